@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrUnavailable: there is no such driver or device on this machine.
+	ErrUnavailable = errors.New("device unavailable")
+
+	// ErrOutOfMemory: the device (or, registering, the host) has not enough memory.
+	ErrOutOfMemory = errors.New("out of memory")
+
+	// ErrNotSupported: the driver is too old, or the device does not have the feature.
+	ErrNotSupported = errors.New("not supported")
+
+	// ErrClosed: the device was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Codes that every implementation uses with CUDA's meaning (CUresult in the CUDA driver API reference,
+// "Data types used by CUDA driver").
+const (
+	CodeInvalidValue    = 1
+	CodeOutOfMemory     = 2
+	CodeInvalidDevice   = 101
+	CodeInvalidContext  = 201
+	CodeInvalidHandle   = 400
+	CodeNotFound        = 500
+	CodeIllegalAddress  = 700
+	CodeAlreadyRegister = 712
+	CodeNotRegistered   = 713
+	CodeLaunchFailure   = 719
+	CodeNotSupported    = 801
+)
+
+// Error is a driver call that failed.
+type Error struct {
+	Call string // the driver's own name of the call, such as "cuMemAlloc"
+	Code int    // the driver's result code
+	Name string // the code's name, such as "CUDA_ERROR_OUT_OF_MEMORY"
+	Text string // what the driver says of it
+}
+
+// Error returns "call: text (code)".
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code) }
+
+// Is reports whether e is of the kind of target, one of this package's sentinel errors.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrOutOfMemory:
+		return e.Code == CodeOutOfMemory
+	case ErrNotSupported:
+		return e.Code == CodeNotSupported
+	case ErrUnavailable:
+		return e.Code == CodeInvalidDevice
+	}
+	return false
+}
+
+// Sticky reports whether the error makes its context unusable for good: every later call on the
+// device returns it, and only a new process can use the device again.
+func (e *Error) Sticky() bool {
+	return e.Code == CodeIllegalAddress || e.Code >= 714 && e.Code <= 719
+}
