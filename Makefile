@@ -1,0 +1,60 @@
+# Everything here needs Go alone, except where the line's description says otherwise.
+GO        ?= go
+FUZZTIME  ?= 5s
+BENCH     ?= .
+BENCHTIME ?= 0.5s
+ARGS      ?=
+TOOL       = $(GO) tool -modfile=tools.mod
+# The race detector needs cgo, and so a C compiler; go sets CGO_ENABLED=0 by itself where it finds none.
+CGO        = $$($(GO) env CGO_ENABLED)
+
+.PHONY: help mnist test check unit race nocgo invariants fuzz cross accuracy bench
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+mnist: ## train on MNIST (ARGS="-model cnn -epochs 3" passes flags)
+	$(GO) run ./examples/mnist $(ARGS)
+
+test: check unit race nocgo invariants fuzz cross accuracy ## all that CI runs
+
+check: ## gofmt, go vet, staticcheck, go.mod tidiness
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-ed:"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) mod tidy -diff
+
+unit: ## the tests
+	$(GO) test -timeout 5m ./...
+
+race: ## the tests under the race detector (needs a C compiler)
+	@if [ "$(CGO)" = 1 ]; then echo $(GO) test -race -timeout 10m ./...; $(GO) test -race -timeout 10m ./...; \
+	elif [ -n "$$CI" ]; then echo "race: no C compiler"; exit 1; \
+	else echo "race: NOT RUN: the race detector needs a C compiler, and there is none"; fi
+
+nocgo: ## the tests without cgo
+	CGO_ENABLED=0 $(GO) test -timeout 5m ./...
+
+invariants: ## the tests with internal consistency checks
+	$(GO) test -tags invariants -timeout 5m ./...
+
+fuzz: ## each fuzz target for FUZZTIME (5s)
+	@for pkg in $$($(GO) list ./...); do \
+		targets=$$($(GO) test -list '^Fuzz' $$pkg) || exit 1; \
+		for target in $$(echo "$$targets" | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+cross: ## builds for other systems
+	GOOS=windows GOARCH=amd64 $(GO) build ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	GOOS=linux GOARCH=arm64 $(GO) build ./...
+
+accuracy: ## train on MNIST and check the accuracy
+	@out=$$($(GO) run ./examples/mnist) || exit 1; echo "$$out"; \
+	echo "$$out" | awk '/test accuracy/ {last = $$NF + 0} END {if (last < 96) {print "accuracy: " last "% < 96%"; exit 1}}'
+
+bench: ## benchmarks on whatever device is there (BENCH=ToDevice picks some)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) .
