@@ -62,5 +62,17 @@ func (e *Error) Is(target error) bool {
 // Sticky reports whether the error makes its context unusable for good: every later call on the
 // device returns it, and only a new process can use the device again.
 func (e *Error) Sticky() bool {
-	return e.Code == CodeIllegalAddress || e.Code >= 714 && e.Code <= 719
+	switch e.Code {
+	case CodeIllegalAddress, CodeLaunchFailure,
+		702, // launch timeout
+		710, // device-side assert
+		714, // hardware stack error
+		715, // illegal instruction
+		716, // misaligned address
+		717, // invalid address space
+		718, // invalid program counter
+		721: // contained error
+		return true
+	}
+	return false
 }
