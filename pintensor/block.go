@@ -1,0 +1,143 @@
+package pintensor
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// # Life of a block
+//
+// A block is memory of the Go heap, page-locked, and a *block, the bookkeeping beside it. The memory
+// is made once and goes through these states until Trim or Close gives it up:
+//
+//	free    in the cache, or in the hands of a call that is about to lend or discard it
+//	lent    belongs to the tensor that New or Pin returned
+//	busy    released, but copies are not done with it; free as soon as they are
+//
+//	free -> lent            New, Pin, Alloc
+//	lent -> free            Release with no copy in flight; or the finalizer: no view is left
+//	lent -> busy -> free    Release with copies in flight, then the last of them completes
+//
+// The bookkeeping must not keep lent memory alive, or the collector could never tell that a program
+// dropped its tensor. So a *block knows its memory as an integer. Pointers to the memory are held by
+// the tensor and its views while it is lent, by the cache while it is free, by a Hold while a copy is
+// being issued, and by keep while copies run; a finalizer on the memory runs when all of these are gone.
+//
+// That the finalizer puts the memory back (it is not a cleanup, which would run after the memory is
+// gone) is what makes this safe: memory leaves the heap only after it was unregistered.
+
+type state uint8
+
+const (
+	free state = iota
+	lent
+	busy
+	foreign // memory of the caller's own, given to Register
+)
+
+// young is how long a block made for tensor.Engine.Alloc is never reclaimed; see reclaim.
+const young = 50 * time.Millisecond
+
+// block is the bookkeeping of one block.
+type block struct {
+	eng    *Engine
+	lo     uintptr // where the memory starts
+	size   int64
+	class  int
+	locked bool // page-locked; constant once others can see the block
+
+	mu    sync.Mutex
+	state state
+	owner uintptr // address of the Dense that may release it, 0 for Alloc. Compared, never followed.
+	want  int64   // bytes asked for
+	fill  byte    // what poison mode fills it with
+	dirty bool    // was lent before, so not zero
+
+	allocated time.Time // when Alloc lent it; zero otherwise
+	seenDead  bool      // the collector has found it unreachable once since
+
+	holds    []uint32 // open holds, by serial number
+	lastHold uint32
+	uses     []use          // copies that may not have completed
+	keep     unsafe.Pointer // the memory, while there are uses
+	queued   bool           // in the engine's list of blocks with uses
+}
+
+// use is one piece of device work that reads or writes a block.
+type use struct {
+	seq  uint64 // order of issue in the engine
+	done Completion
+}
+
+// Completion is device work that has been issued, such as a copy; *asynccopy.Event is one. Its methods
+// may be called from any goroutine, also at the same time. An error from either says that the work
+// will not run any more; that counts as completed here, and whoever issued it learns of the error from
+// its own calls.
+type Completion interface {
+	// Done reports whether the work is completed. It does not block.
+	Done() (bool, error)
+	// Wait blocks until the work is completed or ctx is done.
+	Wait(ctx context.Context) error
+}
+
+// lend makes the block the property of a tensor. Its caller has taken it from the cache.
+func (b *block) lend(owner uintptr, want int64, fill byte) {
+	b.mu.Lock()
+	b.state, b.owner, b.want, b.fill, b.dirty = lent, owner, want, fill, true
+	b.allocated, b.seenDead = time.Time{}, false
+	if owner == 0 {
+		b.allocated = time.Now()
+	}
+	b.mu.Unlock()
+	b.eng.n.requested.add(want)
+	b.eng.n.lent.add(b.size)
+}
+
+// release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu
+// is held.
+func (b *block) release() (isFree bool) {
+	b.eng.n.requested.sub(b.want)
+	b.eng.n.lent.sub(b.size)
+	if len(b.holds) > 0 || len(b.uses) > 0 {
+		b.state = busy
+		return false
+	}
+	b.state = free
+	return true
+}
+
+// reclaim is the finalizer of every block's memory. It must not refer to a block, or that block's
+// memory would never be unreachable.
+//
+// Between Engine.Alloc returning an address and tensor making a slice of it, nothing that the
+// collector sees may refer to the memory. So a block lent by Alloc must be found unreachable twice, and
+// some time after it was lent.
+func reclaim(p *byte) {
+	mem := unsafe.Pointer(p)
+	b := blocks.find(uintptr(mem))
+	if b == nil {
+		return // was given up at this very moment
+	}
+	runtime.SetFinalizer(p, reclaim)
+	b.mu.Lock()
+	if b.state != lent && b.state != busy {
+		b.mu.Unlock()
+		return
+	}
+	if !b.allocated.IsZero() && (!b.seenDead || time.Since(b.allocated) < young) {
+		b.seenDead = true
+		b.mu.Unlock()
+		return
+	}
+	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
+	if b.state == lent {
+		b.release()
+		b.eng.n.reclaimed.Add(1)
+	}
+	b.state = free
+	b.mu.Unlock()
+	b.eng.reclaimed(b, mem)
+}

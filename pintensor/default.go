@@ -1,0 +1,27 @@
+package pintensor
+
+import (
+	"sync"
+
+	"gorgonia.org/tensor"
+)
+
+var defaultEngine = sync.OnceValue(func() *Engine {
+	e, _ := NewEngine() // without options it cannot fail
+	return e
+})
+
+// Default returns the engine that the process shares, made at first use.
+func Default() *Engine { return defaultEngine() }
+
+// New is Default().New.
+func New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) { return Default().New(dt, shape...) }
+
+// Pin is Default().Pin.
+func Pin(t *tensor.Dense) (*tensor.Dense, error) { return Default().Pin(t) }
+
+// IsPinned is Default().IsPinned: it answers for memory of every engine.
+func IsPinned(t tensor.Tensor) bool { return Default().IsPinned(t) }
+
+// Release is Default().Release.
+func Release(t *tensor.Dense) error { return Default().Release(t) }

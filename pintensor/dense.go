@@ -1,0 +1,132 @@
+package pintensor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+)
+
+// prototype is a tensor of a dtype without memory. Copying it and giving the copy memory and a shape
+// makes a tensor in one allocation and without tensor's pool of headers, whose lock all goroutines share.
+type prototype struct {
+	header tensor.Dense
+	size   int64 // of an element
+	fill   byte  // what poison mode fills memory of the dtype with
+}
+
+var (
+	prototypes  sync.Map // of *prototype, by reflect.Type
+	prototyping sync.Mutex
+)
+
+// prototypeOf returns dt's prototype, or why there can be no pinned memory of that dtype.
+func prototypeOf(dt tensor.Dtype) (*prototype, error) {
+	if p, ok := prototypes.Load(dt.Type); ok {
+		return p.(*prototype), nil
+	}
+	if dt.Type == nil {
+		return nil, errors.New("dt is the zero Dtype, want one such as tensor.Float32")
+	}
+	if hasPointers(dt.Type) {
+		return nil, fmt.Errorf("dt is %v, want a dtype without pointers: the garbage collector does not look into pinned memory", dt.Type)
+	}
+	if dt.Size() == 0 {
+		return nil, fmt.Errorf("dt is %v, whose elements have no size", dt.Type)
+	}
+	prototyping.Lock() // tensor.Of enters new dtypes into a list of its own, without a lock
+	defer prototyping.Unlock()
+	d := tensor.New(tensor.Of(dt), tensor.WithShape(1))
+	p := &prototype{header: *d, size: int64(dt.Size()), fill: poisonOf(dt.Type)}
+	p.header.Raw = nil
+	p.header.AP = tensor.AP{}
+	prototypes.Store(dt.Type, p)
+	return p, nil
+}
+
+// hasPointers reports whether values of the type refer to memory that the collector must find.
+func hasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return t.Len() > 0 && hasPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice, reflect.String, reflect.UnsafePointer:
+		return true
+	}
+	return false
+}
+
+// bytes returns the size in bytes of a tensor of the shape.
+func (p *prototype) bytes(shape []int) (int64, error) {
+	n, empty := p.size, false
+	for i, d := range shape {
+		switch {
+		case d < 0:
+			return 0, fmt.Errorf("shape %v: dimension %d is %d, want at least 0", append([]int(nil), shape...), i, d)
+		case d == 0:
+			empty = true
+		case n > math.MaxInt64/int64(d):
+			n = math.MaxInt64
+		default:
+			n *= int64(d)
+		}
+	}
+	if empty {
+		return 0, nil
+	}
+	if n > maxBlock {
+		return 0, fmt.Errorf("shape %v: too large, want at most %d bytes", append([]int(nil), shape...), int64(maxBlock))
+	}
+	return n, nil
+}
+
+// dense returns a tensor of the shape in mem.
+func (p *prototype) dense(mem []byte, shape []int) *tensor.Dense {
+	d := new(tensor.Dense)
+	*d = p.header
+	d.Raw = mem
+	if len(shape) == 0 {
+		d.AP = tensor.MakeAP(tensor.Shape{}, nil, 0, 0)
+		return d
+	}
+	// One allocation for both. tensor recycles them when the tensor is reshaped, so they must not lie in
+	// one object with the header: that would keep the header, and so the block, alive.
+	dims := make([]int, 2*len(shape))
+	own, strides := dims[:len(shape):len(shape)], dims[len(shape):]
+	step := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		own[i], strides[i] = shape[i], step
+		step *= shape[i]
+	}
+	d.AP = tensor.MakeAP(tensor.Shape(own), strides, 0, 0)
+	return d
+}
+
+func addressOf(t *tensor.Dense) uintptr { return uintptr(unsafe.Pointer(t)) }
+
+// released is the engine of a tensor after Release. Its memory counts as inaccessible, which tensor's
+// operations check before they touch it: they return an error, where they would have read or
+// overwritten the next owner's data.
+type released struct{ tensor.StdEng }
+
+// AllocAccessible returns false.
+func (released) AllocAccessible() bool { return false }
+
+var withReleased = tensor.WithEngine(released{})
+
+// markReleased marks the header itself, so that it is known as released for as long as it exists,
+// whoever has the block then.
+func markReleased(t *tensor.Dense) { withReleased(t) }
+
+// isReleased goes by the flag that the engine left, since Gorgonia replaces engines.
+func isReleased(t *tensor.Dense) bool { return !t.IsNativelyAccessible() }

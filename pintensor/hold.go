@@ -1,0 +1,123 @@
+package pintensor
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+)
+
+// Hold keeps a block from being recycled, given up or collected while device work on it is being
+// issued. End it exactly once, with Until or Done; ending it again does nothing. The zero Hold holds
+// nothing, and ending it is harmless. It is a small value: passing it around allocates nothing.
+type Hold struct {
+	b      *block
+	mem    unsafe.Pointer // keeps the memory alive
+	serial uint32
+}
+
+// Acquire says that a device is about to read or write the memory of t, which may be any tensor: a view
+// or a Registered tensor too. Code that issues copies calls it before issuing, and ends the hold with
+// Until after.
+//
+// The hold is on the block that t's memory lies in, whichever engine it belongs to. If the block could
+// not be page-locked (there is no limit to lock memory within) the hold still keeps it from being
+// recycled, and its Pinned is false: end such a hold too. For other memory, the hold is zero. A tensor that was released is
+// ErrReleased. Acquire does not block, and allocates nothing.
+func Acquire(t *tensor.Dense) (Hold, error) {
+	if t == nil {
+		return Hold{}, fmt.Errorf("pintensor: Acquire: t is nil, want a *tensor.Dense")
+	}
+	b := blocks.holding(t.Raw)
+	if b == nil {
+		return Hold{}, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == free || b.state == busy || isReleased(t) {
+		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), ErrReleased)
+	}
+	b.lastHold++
+	b.holds = append(b.holds, b.lastHold)
+	return Hold{b: b, mem: unsafe.Pointer(unsafe.SliceData(t.Raw)), serial: b.lastHold}, nil
+}
+
+// Pinned reports whether the memory is page-locked, so that a copy of it runs while the host goes on.
+func (h Hold) Pinned() bool { return h.b != nil && h.b.locked }
+
+// Until ends the hold when c completes: the block stays alive, registered and unrecycled until then,
+// also if the tensor is released or dropped now. The engine asks c whether it is done whenever it is
+// used; it does not wait for it except where a call's documentation says so. A nil c is Done.
+func (h Hold) Until(c Completion) {
+	if h.b == nil {
+		return
+	}
+	if c == nil {
+		h.Done()
+		return
+	}
+	b := h.b
+	e := b.eng
+	b.mu.Lock()
+	if !b.endHold(h.serial) {
+		b.mu.Unlock()
+		return
+	}
+	if len(b.uses) == 0 {
+		e.n.inFlight.add(b.size)
+		b.keep = h.mem
+	}
+	b.uses = append(b.uses, use{seq: e.lastUse.Add(1), done: c})
+	enqueue := !b.queued
+	b.queued = true
+	crowded := len(b.uses) > pollSome
+	b.mu.Unlock()
+	if enqueue {
+		e.flight.push(b)
+	}
+	if crowded {
+		e.complete(b, pollSome)
+	}
+}
+
+// Done ends the hold: the copy was not issued, or has completed.
+func (h Hold) Done() {
+	if h.b == nil {
+		return
+	}
+	b := h.b
+	b.mu.Lock()
+	recycle := b.endHold(h.serial) && b.settle()
+	b.mu.Unlock()
+	if recycle {
+		b.eng.recycle(b, b.start(h.mem))
+	}
+}
+
+// endHold removes a hold and reports whether it was open. b.mu is held.
+func (b *block) endHold(serial uint32) bool {
+	for i, s := range b.holds {
+		if s == serial {
+			last := len(b.holds) - 1
+			b.holds[i] = b.holds[last]
+			b.holds = b.holds[:last]
+			return true
+		}
+	}
+	return false
+}
+
+// settle makes a released block free if nothing uses it any more, and reports whether it did: then it
+// is the caller's to recycle. b.mu is held.
+func (b *block) settle() bool {
+	if b.state != busy || len(b.holds) > 0 || len(b.uses) > 0 {
+		return false
+	}
+	b.state = free
+	return true
+}
+
+// start returns the start of the block that p points into.
+func (b *block) start(p unsafe.Pointer) unsafe.Pointer {
+	return unsafe.Add(p, -int(uintptr(p)-b.lo))
+}

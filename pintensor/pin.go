@@ -1,0 +1,37 @@
+package pintensor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pintensor/pin/internal/strided"
+	"gorgonia.org/tensor"
+)
+
+// Pin returns a copy of t in page-locked memory: contiguous and row-major, of the same shape, whatever
+// t's own layout is. t may be a view, sliced, transposed or column-major; it is only read, and may be read by others at the same time. A mask
+// is copied too. Pin always copies, also what is pinned already.
+func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
+	if t == nil {
+		return nil, errors.New("pintensor: Pin: t is nil, want a *tensor.Dense")
+	}
+	hold, err := Acquire(t)
+	if err != nil {
+		return nil, fmt.Errorf("pintensor: Pin: %w", err)
+	}
+	defer hold.Done()
+	layout, err := strided.Of(t)
+	if err != nil {
+		return nil, fmt.Errorf("pintensor: Pin: %w", err)
+	}
+	p, n, err := e.admit("Pin", t.Dtype(), t.Shape())
+	if err != nil {
+		return nil, err
+	}
+	d, _, err := e.lendDense(p, n, t.Shape())
+	if err != nil {
+		return nil, err
+	}
+	layout.Gather(d.Raw, 0)
+	return d, nil
+}

@@ -1,0 +1,32 @@
+package pintensor
+
+import (
+	"reflect"
+	"unsafe"
+)
+
+const (
+	poisonNaN  = 0xFF // every float32, float64 and complex number of these bytes is a NaN
+	poisonByte = 0xCC
+)
+
+// poisonOf returns what poison mode fills memory of the type with.
+func poisonOf(t reflect.Type) byte {
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+		return poisonNaN
+	}
+	return poisonByte
+}
+
+// scribble destroys what the last tenant of a free block left.
+func (b *block) scribble(mem unsafe.Pointer) {
+	s := unsafe.Slice((*byte)(mem), b.want)
+	if len(s) == 0 {
+		return
+	}
+	s[0] = b.fill
+	for done := 1; done < len(s); done *= 2 {
+		copy(s[done:], s[:done])
+	}
+}

@@ -1,0 +1,73 @@
+package pintensor
+
+import "sync/atomic"
+
+// Usage is an amount of memory over the life of an engine, in bytes.
+type Usage struct {
+	Current int64 // now
+	Peak    int64 // the largest Current so far
+	Total   int64 // everything that was ever added
+}
+
+// Stats is what an engine did and holds. The figures are read one after another, so those of an
+// engine in use may be a few operations apart.
+type Stats struct {
+	Requested  Usage // bytes that New, Pin and Alloc were asked for, until released
+	Lent       Usage // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
+	Cached     Usage // bytes of released blocks, ready to be lent again
+	InFlight   Usage // bytes of blocks, lent or released, that copies are reading or writing
+	Registered Usage // bytes that are page-locked: blocks, and tensors given to Register
+
+	Cold      int64 // blocks made new, each with a call to the driver
+	Warm      int64 // blocks that came from the cache
+	Reclaimed int64 // blocks that the garbage collector gave back: each one is a missing Release
+	Waits     int64 // times that a call had to wait for a copy, because of the limit or a refusing driver
+	Trims     int64 // blocks that were given up: by Trim, Close, or to make room for others
+
+	Unlocked  int64  // blocks among Cold that could not be page-locked and are ordinary memory
+	Locking   string // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
+	LockError string // why the latest block could not be page-locked, and what to do about it; "" if none failed
+}
+
+// gauge keeps a Usage. Gauges of an engine are changed by every call on every core, so each has a
+// cache line to itself.
+type gauge struct {
+	current, peak, total atomic.Int64
+	_                    [40]byte
+}
+
+func (g *gauge) add(n int64) {
+	g.total.Add(n)
+	now := g.current.Add(n)
+	for {
+		peak := g.peak.Load()
+		if now <= peak || g.peak.CompareAndSwap(peak, now) {
+			return
+		}
+	}
+}
+
+func (g *gauge) sub(n int64) { g.current.Add(-n) }
+
+func (g *gauge) usage() Usage {
+	return Usage{Current: g.current.Load(), Peak: g.peak.Load(), Total: g.total.Load()}
+}
+
+// counters is what Stats is made from.
+type counters struct {
+	requested, lent, cached, inFlight, registered gauge
+	cold, warm, reclaimed, waits, trims, unlocked atomic.Int64
+}
+
+// Stats returns the engine's figures. It completes finished copies first and does not block.
+func (e *Engine) Stats() Stats {
+	e.poll(pollAll)
+	s := Stats{
+		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
+		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(),
+		Cold: e.n.cold.Load(), Warm: e.n.warm.Load(), Reclaimed: e.n.reclaimed.Load(),
+		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
+	}
+	s.Locking, s.LockError = e.locking()
+	return s
+}
