@@ -1,0 +1,292 @@
+package asynccopy
+
+// This file has the buffer: the device memory of one tensor, what work uses it, and when it may be freed.
+//
+// A buffer knows the event of its last write, and for each stream that used it since the event of the last use.
+// With these a stream that is about to read waits for the write, one that is about to write waits for everything, and
+// memory is freed behind everything: all on the device. Work of other code, which this package can't see, is a
+// use without an event: whoever has to wait for it records one at that time, behind all work issued so far.
+//
+// Calls in progress count in busy, so that a Release meanwhile only notes that the memory is to go, and the last
+// call frees it.
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+type buffer struct {
+	dev  *Device
+	ptr  driver.DevicePtr
+	size int64
+	home *Stream // where it was allocated and will be freed
+
+	mu       sync.Mutex
+	ready    *Event // the last write; nil if there was none
+	uses     []use  // since then, one a stream at most
+	serial   int    // of the latest use
+	busy     int    // calls in progress
+	released bool
+}
+
+// use is work on a stream that uses a buffer.
+type use struct {
+	stream  *Stream
+	last    *Event // nil if the use is only foreign
+	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
+	serial  int
+}
+
+// access is a call's permission to issue work on a buffer.
+type access struct {
+	buf    *buffer
+	stream *Stream
+	write  bool
+	ready  *Event // when access began
+	serial int    // of the latest use that it waited for
+}
+
+// begin makes s wait for whatever the buffer's use by it has to follow. The caller is inside s's gate, and must end the access.
+func (b *buffer) begin(s *Stream, write bool) (access, error) {
+	a := access{buf: b, stream: s, write: write}
+	var few [4]use
+	waits := few[:0]
+	b.mu.Lock()
+	if b.released {
+		b.mu.Unlock()
+		return a, ErrReleased
+	}
+	b.busy++
+	a.ready, a.serial = b.ready, b.serial
+	for _, u := range b.uses {
+		if u.stream != s && (write || u.foreign) {
+			waits = append(waits, u)
+		}
+	}
+	b.mu.Unlock()
+	for err := s.afterUses(a.ready, waits); err != nil; err = s.afterUses(a.ready, waits) {
+		if err != errClosing {
+			a.end()
+			return a, err
+		}
+		awaitClosing(waits)
+	}
+	if a.ready != nil && !write {
+		if err := a.ready.failed(); err != nil {
+			a.end()
+			return a, fmt.Errorf("its contents never arrived: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// awaitClosing returns when no stream of uses is halfway through Close.
+func awaitClosing(uses []use) {
+	for _, u := range uses {
+		if u.stream.gate.enter() {
+			u.stream.gate.leave()
+		} else {
+			<-u.stream.gone
+		}
+	}
+}
+
+// afterUses makes s wait for a write and for uses.
+func (s *Stream) afterUses(ready *Event, uses []use) error {
+	if err := s.after(ready); err != nil {
+		return err
+	}
+	for _, u := range uses {
+		var err error
+		if u.foreign {
+			err = s.afterAll(u.stream)
+		} else {
+			err = s.after(u.last)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish enters the work that was issued, or will be by a stage, as e.
+func (a access) publish(e *Event) {
+	b := a.buf
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.write {
+		b.wrote(a, e)
+	} else {
+		b.used(use{stream: a.stream, last: e})
+	}
+}
+
+// end closes the access when all its work was issued.
+func (a access) end() {
+	b := a.buf
+	b.mu.Lock()
+	b.busy--
+	free := b.released && b.busy == 0
+	b.mu.Unlock()
+	if free {
+		b.dev.postpone(b.free())
+	}
+}
+
+// wrote replaces the uses that e follows, which are those the access waited for. What other goroutines issued
+// meanwhile stays: it is in no order with e, but the memory must not be freed before it is done.
+func (b *buffer) wrote(a access, e *Event) {
+	kept := b.uses[:0]
+	for _, u := range b.uses {
+		if u.serial > a.serial {
+			kept = append(kept, u)
+		}
+	}
+	clear(b.uses[len(kept):])
+	b.uses = kept
+	if b.ready != a.ready {
+		b.used(use{stream: b.ready.stream, last: b.ready})
+	}
+	b.ready = e
+}
+
+// used adds a use, in the place of an earlier one of the same stream.
+func (b *buffer) used(u use) {
+	b.serial++
+	u.serial = b.serial
+	for i, old := range b.uses {
+		if old.stream == u.stream {
+			u.foreign = u.foreign || old.foreign
+			if u.last == nil {
+				u.last = old.last
+			}
+			b.uses[i] = u
+			return
+		}
+	}
+	b.uses = append(b.uses, u)
+}
+
+// release marks b as released, and frees it unless a call is in progress.
+func (b *buffer) release() error {
+	b.mu.Lock()
+	if b.released {
+		b.mu.Unlock()
+		return ErrReleased
+	}
+	b.released = true
+	busy := b.busy > 0
+	b.mu.Unlock()
+	if busy {
+		return nil
+	}
+	return b.free()
+}
+
+// markReleased reports whether b was not released before.
+func (b *buffer) markReleased() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.released
+	b.released = true
+	return first
+}
+
+// free gives the memory back behind all its uses. If that fails the device tries again later. It waits for no stream's Close:
+// that may be waiting for the goroutine which is here.
+func (b *buffer) free() error {
+	d := b.dev
+	if b.ptr == 0 {
+		d.forget(b)
+		return nil
+	}
+	s := b.home
+	if !s.gate.enter() {
+		select {
+		case <-s.gone:
+		default:
+			d.postponeFree(b)
+			return nil
+		}
+		if s = d.own; !s.gate.enter() {
+			return nil // Close frees it
+		}
+	}
+	defer s.gate.leave()
+	err := s.afterUses(b.ready, b.uses) // nobody changes them any more
+	if err == errClosing {
+		d.postponeFree(b)
+		return nil
+	}
+	if err == nil {
+		err = d.memory.free(b.ptr, b.size, s)
+	}
+	if err != nil {
+		d.postponeFree(b)
+		return err
+	}
+	d.forget(b)
+	return nil
+}
+
+// postponeFree lists b to be freed at the next occasion.
+func (d *Device) postponeFree(b *buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limbo = append(d.limbo, b)
+}
+
+// forget takes b out of the device's accounts, and add enters it.
+func (d *Device) forget(b *buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.live, b)
+	d.counts.memory.add(-b.size)
+}
+
+func (d *Device) add(b *buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live[b] = struct{}{}
+	d.counts.memory.add(b.size)
+}
+
+// dropped is what the collector does with a tensor that nobody released. It only lists it: a cleanup must
+// not wait, and a driver call may.
+func (d *Device) dropped(b *buffer) {
+	d.counts.reclaimed.Add(1)
+	d.postponeFree(b)
+}
+
+// freeLimbo frees what is listed. Errors are left for the next call.
+func (d *Device) freeLimbo() {
+	d.mu.Lock()
+	list := d.limbo
+	d.limbo = nil
+	d.mu.Unlock()
+	for _, b := range list {
+		b.mu.Lock()
+		b.released = true
+		busy := b.busy > 0
+		b.mu.Unlock()
+		if !busy {
+			d.postpone(b.free())
+		}
+	}
+}
+
+// freeAll frees everything that is left. All streams but the device's own are closed.
+func (d *Device) freeAll() error {
+	d.limbo = nil
+	var errs []error
+	for b := range d.live {
+		if b.ptr != 0 {
+			errs = append(errs, d.retry(func() error { return d.memory.free(b.ptr, b.size, d.own) }))
+		}
+		d.forget(b)
+	}
+	return distinct(errs)
+}

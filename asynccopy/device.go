@@ -1,0 +1,197 @@
+package asynccopy
+
+// This file has Device: opening and closing.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/pintensor"
+)
+
+// Device is a GPU, or the software device. All methods may be called from any goroutine.
+type Device struct {
+	drv     driver.Device
+	ordinal int
+	cuda    bool
+	memory  memory
+	own     *Stream                  // frees what was made on a stream that is closed
+	engine  func() *pintensor.Engine // lends what copies need on the host
+	gate    gate
+	gone    chan struct{}         // closed when Close has done its work
+	dead    atomic.Pointer[error] // the sticky error
+
+	hasPostponed atomic.Bool
+
+	mu        sync.Mutex
+	closing   bool // no new streams
+	postponed []error
+	events    []driver.Event // free ones
+	streams   map[*Stream]struct{}
+	unsure    []*Event        // of closed streams; the driver could not say whether they are complete
+	zombies   []driver.Stream // could not be destroyed
+	live      map[*buffer]struct{}
+	limbo     []*buffer // to be freed at the next occasion: dropped tensors, and what could not be freed
+	counts    counts
+}
+
+// OpenDriver returns the device with the given ordinal of drv. It is for tests in this module, and for the
+// Open functions.
+func OpenDriver(drv driver.Driver, ordinal int, opts ...Option) (*Device, error) {
+	if _, err := apply("OpenDriver", opts); err != nil {
+		return nil, err
+	}
+	return open(drv, ordinal)
+}
+
+func open(drv driver.Driver, ordinal int) (*Device, error) {
+	n, err := drv.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("asynccopy: %w", err)
+	}
+	if ordinal < 0 || ordinal >= n {
+		return nil, fmt.Errorf("asynccopy: ordinal is %d, there are %d devices: %w", ordinal, n, ErrUnavailable)
+	}
+	dev, err := drv.Open(ordinal)
+	if err != nil {
+		return nil, fmt.Errorf("asynccopy: %w", err)
+	}
+	d := &Device{
+		drv: dev, ordinal: ordinal, cuda: drv.Host().Name() == "cuda",
+		engine: pintensor.Default, gone: make(chan struct{}),
+		streams: make(map[*Stream]struct{}), live: make(map[*buffer]struct{}),
+	}
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, d.fail(dev.Close()))
+	}
+	return d, nil
+}
+
+// start makes the device's own stream and finds out how its memory is allocated.
+func (d *Device) start() error {
+	s, err := d.NewStream()
+	if err != nil {
+		return err
+	}
+	d.own = s
+	if d.memory, err = newMemory(d); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+// Name returns the device's name, such as "NVIDIA H200".
+func (d *Device) Name() string { return d.drv.Name() }
+
+// IsCUDA reports whether d is a CUDA device, and not the software device.
+func (d *Device) IsCUDA() bool { return d.cuda }
+
+// MemInfo returns the free and the total memory of the device in bytes. On a GPU that others use too, free changes at
+// any time. Memory in the driver's pool may not count as free.
+func (d *Device) MemInfo() (free, total int64, err error) {
+	if !d.gate.enter() {
+		return 0, 0, d.closedError("MemInfo")
+	}
+	defer d.gate.leave()
+	free, total, err = d.drv.MemInfo()
+	return free, total, d.fail(err)
+}
+
+// Close waits until all work on the device is complete, then closes its streams, frees its memory, and
+// releases the device. Calls in progress are awaited; later ones return ErrClosed. Tensors that are still there lose
+// their memory; releasing those remains allowed. Close returns what went wrong, errors that no earlier call could
+// return included. Closing again does nothing and returns nil.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	first := !d.closing
+	d.closing = true
+	var streams []*Stream
+	for s := range d.streams {
+		if s != d.own {
+			streams = append(streams, s)
+		}
+	}
+	d.mu.Unlock()
+	if !first {
+		<-d.gone
+		return nil
+	}
+	defer close(d.gone)
+	var errs []error
+	for _, s := range streams {
+		errs = append(errs, s.Close())
+	}
+	d.gate.shut()
+	errs = append(errs, d.freeAll(), d.own.Close(), d.memory.close(), d.release())
+	return distinct(errs)
+}
+
+// release gives the driver's objects back, and settles what can't be known any more.
+func (d *Device) release() error {
+	var errs []error
+	for _, h := range d.zombies {
+		errs = append(errs, d.fail(d.drv.DestroyStream(h)))
+	}
+	for _, e := range d.unsure {
+		d.events = append(d.events, e.handle)
+		e.handle = 0
+	}
+	for _, h := range d.events {
+		if h != 0 {
+			errs = append(errs, d.fail(d.retry(func() error { return d.drv.DestroyEvent(h) })))
+		}
+	}
+	errs = append(errs, d.fail(d.retry(d.drv.Close)))
+	errs = append(errs, d.postponed...)
+	for _, e := range d.unsure {
+		e.retire(errLost) // the context has gone, and the work with it
+	}
+	d.postponed, d.unsure, d.zombies, d.events = nil, nil, nil, nil
+	return distinct(errs)
+}
+
+// retry calls a function that releases something once more if it fails: there is nobody later to do it.
+func (d *Device) retry(call func() error) error {
+	err := call()
+	if err != nil && !sticky(err) {
+		d.postpone(d.fail(err))
+		err = call()
+	}
+	return err
+}
+
+// destroy gives a driver's stream back.
+func (d *Device) destroy(h driver.Stream) {
+	if err := d.drv.DestroyStream(h); err != nil {
+		d.postpone(d.fail(err))
+		d.mu.Lock()
+		d.zombies = append(d.zombies, h)
+		d.mu.Unlock()
+	}
+}
+
+func (d *Device) closedError(call string) error {
+	return fmt.Errorf("asynccopy: %s: the device is %w", call, ErrClosed)
+}
+
+// awaitAll waits for all work issued to the device by streams that are open.
+func (d *Device) awaitAll() error {
+	d.mu.Lock()
+	var streams []*Stream
+	for s := range d.streams {
+		streams = append(streams, s)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, s := range streams {
+		if s.gate.enter() {
+			errs = append(errs, s.sync(context.Background()))
+			s.gate.leave()
+		}
+	}
+	return errors.Join(errs...)
+}

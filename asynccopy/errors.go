@@ -1,0 +1,107 @@
+package asynccopy
+
+// This file has the errors.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+var (
+	// ErrUnavailable: there is no such device, or no driver for it. The error's text says what was tried.
+	ErrUnavailable = driver.ErrUnavailable
+
+	// ErrOutOfMemory: the device has not enough memory, though pending work was awaited and everything
+	// cached was given back.
+	ErrOutOfMemory = driver.ErrOutOfMemory
+
+	// ErrClosed: the device or the stream was closed.
+	ErrClosed = errors.New("closed")
+
+	// ErrReleased: the tensor was released before.
+	ErrReleased = errors.New("released before")
+)
+
+// errLost is the result of work about which the driver could not be asked.
+var errLost = errors.New("asynccopy: the device was closed, and its driver could not say whether the work was complete")
+
+// DriverError is a driver call that failed, for errors.As: the driver's name of the call, such as
+// "cuMemcpyHtoDAsync", its result code with its name, and what the driver says of it.
+type DriverError = driver.Error
+
+// fail wraps an error that a driver call returned. A sticky one is remembered: the device's later calls
+// return it without asking the driver.
+func (d *Device) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("asynccopy: %w", err)
+	if sticky(err) {
+		err = fmt.Errorf("%w: the device is of no more use to this process", err)
+		d.dead.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// sticky reports whether err says that the device's context is lost, with all work in it.
+func sticky(err error) bool {
+	var failed *driver.Error
+	return errors.As(err, &failed) && failed.Sticky()
+}
+
+// postpone keeps an error that no call can return, for the next call on the device.
+func (d *Device) postpone(err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.postponed) < 16 { // the first ones say what happened
+		d.postponed = append(d.postponed, err)
+	}
+	d.hasPostponed.Store(true)
+}
+
+// failure returns what a call must return instead of doing anything: the device's sticky error, or, once, what
+// went wrong in the background.
+func (d *Device) failure() error {
+	if err := d.dead.Load(); err != nil {
+		return *err
+	}
+	if !d.hasPostponed.Load() {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := distinct(d.postponed)
+	d.postponed = nil
+	d.hasPostponed.Store(false)
+	return err
+}
+
+// distinct joins errors, each text once, and of sticky ones the first: all calls return those.
+func distinct(errs []error) error {
+	var kept []error
+	seen := make(map[string]bool)
+	seenSticky := false
+	for _, err := range errs {
+		if err == nil || seen[err.Error()] || seenSticky && sticky(err) {
+			continue
+		}
+		seen[err.Error()] = true
+		seenSticky = seenSticky || sticky(err)
+		kept = append(kept, err)
+	}
+	return errors.Join(kept...)
+}
+
+// named gives err the name of the call that returns it, unless it has the driver's.
+func named(call string, err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), "asynccopy: ") {
+		return err
+	}
+	return fmt.Errorf("asynccopy: %s: %w", call, err)
+}

@@ -1,0 +1,307 @@
+package asynccopy
+
+// This file has Event: how completion is observed, and when a driver's event may be used again.
+//
+// A driver's event costs a microsecond to make, so a device keeps those that are free. An Event gives its one
+// back when somebody has seen it completed and nobody is inside a driver call on it. An Event
+// that the caller drops is not lost: its stream lists it until it is completed, and looks at the oldest now
+// and then (see Stream.track).
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+// Event is a point in a stream's work: complete when all work issued to the stream before it is. It needs
+// no closing, and holds nothing of the device once it has been seen complete.
+type Event struct {
+	stream *Stream
+	stage  *stage // the host's part of the work, nil if it has none
+	keep   any    // host memory outside every pintensor.Engine that the work uses; guarded by mu
+
+	mu     sync.Mutex
+	handle driver.Event // 0 once retired
+	inside int          // driver calls that use handle now
+	done   bool
+	err    error // why the work failed; valid once done
+}
+
+// Done reports whether the work is complete, with the error it ended with if it failed. It never waits. When the
+// driver can't say, Done reports false, and the next call on the device returns the driver's error.
+func (e *Event) Done() (bool, error) {
+	if !e.landed() {
+		return false, nil
+	}
+	if done, err := e.result(); done {
+		return true, err
+	}
+	d := e.stream.dev
+	if !d.gate.enter() {
+		select {
+		case <-d.gone:
+			_, err := e.result()
+			return true, err
+		default:
+			return false, nil // Close is waiting for this work
+		}
+	}
+	defer d.gate.leave()
+	done, err := e.query()
+	if !done {
+		d.postpone(err)
+		return false, nil
+	}
+	return true, err
+}
+
+// Wait returns when the work is complete, with the error it ended with if it failed. When ctx ends first
+// Wait returns its error; the work goes on.
+//
+// With a ctx that can't end, Wait blocks its thread in the driver, which has the least latency. Otherwise it
+// asks the driver: without pause for 20 µs, which covers a small copy, then in intervals of an eighth of the time
+// waited so far, at most 1 ms. That is at most 12 % late and uses hardly any CPU.
+func (e *Event) Wait(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if !e.landed() {
+		select {
+		case <-e.stage.landed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if done, err := e.result(); done {
+		return err
+	}
+	if ctx.Done() == nil {
+		return e.block()
+	}
+	return e.poll(ctx)
+}
+
+// block waits in the driver, or for the device's Close.
+func (e *Event) block() error {
+	d := e.stream.dev
+	if d.gate.enter() {
+		defer d.gate.leave()
+		return e.sync()
+	}
+	<-d.gone
+	_, err := e.result()
+	return err
+}
+
+var errNilContext = errors.New("asynccopy: Wait: ctx is nil")
+
+// spin is how long a wait asks the driver without pause.
+const spin = 20 * time.Microsecond
+
+func (e *Event) poll(ctx context.Context) error {
+	var timer *time.Timer
+	start := time.Now()
+	for {
+		done, err := e.Done()
+		if done {
+			return err
+		}
+		waited := time.Since(start)
+		if waited < spin {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			runtime.Gosched()
+			continue
+		}
+		pause := min(max(waited/8, spin), time.Millisecond)
+		if timer == nil {
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+		} else {
+			timer.Reset(pause)
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// result returns what is known without asking the driver.
+func (e *Event) result() (done bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.done, e.err
+}
+
+// landed reports whether the host's part is done.
+func (e *Event) landed() bool {
+	if e.stage == nil {
+		return true
+	}
+	select {
+	case <-e.stage.landed:
+		return true
+	default:
+		return false
+	}
+}
+
+// failed returns the error that the work ended with, as far as is known without asking the driver.
+func (e *Event) failed() error {
+	if done, err := e.result(); done {
+		return err
+	}
+	if e.stage != nil && e.landed() {
+		return e.stage.err
+	}
+	return nil
+}
+
+// begin lends e's handle for a driver call, which end must follow unless done. A handle of 0 that is not
+// done means that e could not be recorded: only the end of its stream's work tells.
+func (e *Event) begin() (h driver.Event, done bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return 0, true
+	}
+	e.inside++
+	return e.handle, false
+}
+
+// end takes a loan back, and retires e if it is done.
+func (e *Event) end(done bool, err error) {
+	e.mu.Lock()
+	e.inside--
+	h := e.settle(done, err)
+	e.mu.Unlock()
+	e.stream.dev.putEvent(h)
+}
+
+// retire makes e done, whether or not the driver was asked.
+func (e *Event) retire(err error) {
+	e.mu.Lock()
+	h := e.settle(true, err)
+	e.mu.Unlock()
+	e.stream.dev.putEvent(h)
+}
+
+// settle notes that e is done, and returns its handle if that is free now. The lock is held.
+func (e *Event) settle(done bool, err error) driver.Event {
+	if done && !e.done {
+		e.done, e.keep = true, nil
+		e.err = err
+		if e.stage != nil && err == nil {
+			e.err = e.stage.err
+		}
+	}
+	if !e.done || e.inside > 0 {
+		return 0
+	}
+	h := e.handle
+	e.handle = 0
+	return h
+}
+
+// lose gives the handle of an event that could not be recorded back.
+func (e *Event) lose() {
+	e.mu.Lock()
+	h := e.handle
+	e.handle = 0
+	e.mu.Unlock()
+	e.stream.dev.putEvent(h)
+}
+
+// lost reports whether only the end of the stream's work tells that of e's.
+func (e *Event) lost() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.done && e.handle == 0
+}
+
+// query asks the driver. The caller is inside a gate.
+func (e *Event) query() (bool, error) {
+	h, done := e.begin()
+	if done {
+		return e.result()
+	}
+	if h == 0 {
+		e.end(false, nil)
+		return false, nil
+	}
+	d := e.stream.dev
+	done, err := d.drv.Query(h)
+	err = d.fail(err)
+	done = done || sticky(err)
+	e.end(done, err)
+	if done {
+		return e.result()
+	}
+	return false, err
+}
+
+// sync waits in the driver. The caller is inside a gate. If the driver can't wait for the event it waits for the whole stream;
+// an error that is not the work's outcome is returned only when it can't do that either.
+func (e *Event) sync() error {
+	h, done := e.begin()
+	if done {
+		_, err := e.result()
+		return err
+	}
+	d := e.stream.dev
+	var err error
+	if h != 0 {
+		err = d.fail(d.drv.SyncEvent(h))
+	}
+	if h == 0 || err != nil && !sticky(err) {
+		d.postpone(err)
+		err = d.fail(d.drv.SyncStream(e.stream.handle))
+	}
+	done = err == nil || sticky(err)
+	e.end(done, err)
+	if done {
+		_, err = e.result()
+	}
+	return err
+}
+
+// newEvent returns an Event with a driver's event, not recorded yet.
+func (s *Stream) newEvent() (*Event, error) {
+	h, err := s.dev.takeEvent()
+	if err != nil {
+		return nil, err
+	}
+	return &Event{stream: s, handle: h}, nil
+}
+
+// takeEvent returns a free driver's event.
+func (d *Device) takeEvent() (driver.Event, error) {
+	d.mu.Lock()
+	if n := len(d.events); n > 0 {
+		h := d.events[n-1]
+		d.events = d.events[:n-1]
+		d.mu.Unlock()
+		return h, nil
+	}
+	d.mu.Unlock()
+	h, err := d.drv.NewEvent()
+	return h, d.fail(err)
+}
+
+// putEvent takes a driver's event back. Work that was recorded before in it may still run: recording it
+// again does not change what others already wait for.
+func (d *Device) putEvent(h driver.Event) {
+	if h == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, h)
+}

@@ -1,0 +1,334 @@
+package asynccopy
+
+// This file has Stream: the order of its work, and what it remembers of work not seen complete.
+//
+// The driver keeps the work that was issued in order. What this package adds is work that is issued
+// bit by bit, from goroutines of its own: copies of pageable memory (stage.go). Such a stage takes its turn:
+// it starts when the stage before it has issued all it has, and calls on the stream that come later
+// wait, on the host, for the same of the last stage. So a stream is FIFO whatever is in it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+// Stream is a queue of work on a device: what is issued to one runs in the order of issue, and
+// different streams run concurrently. All methods may be called from any goroutine.
+type Stream struct {
+	dev    *Device
+	handle driver.Stream
+	gate   gate
+	gone   chan struct{} // closed when Close has done its work
+	turn   atomic.Pointer[stage]
+
+	mu      sync.Mutex
+	pending []*Event // not seen complete, in order of issue
+}
+
+// tolerated is how many events a stream lists before it asks the driver about the oldest.
+const tolerated = 16
+
+// NewStream returns a new stream. Close it; closing the device does so too.
+func (d *Device) NewStream() (*Stream, error) {
+	if !d.gate.enter() {
+		return nil, d.closedError("NewStream")
+	}
+	defer d.gate.leave()
+	if err := d.failure(); err != nil {
+		return nil, err
+	}
+	h, err := d.drv.NewStream(0)
+	if err != nil {
+		return nil, d.fail(err)
+	}
+	s := &Stream{dev: d, handle: h, gone: make(chan struct{})}
+	d.mu.Lock()
+	closing := d.closing
+	if !closing {
+		d.streams[s] = struct{}{}
+	}
+	d.mu.Unlock()
+	if closing {
+		d.destroy(h)
+		return nil, d.closedError("NewStream")
+	}
+	return s, nil
+}
+
+// Device returns the device that s belongs to.
+func (s *Stream) Device() *Device { return s.dev }
+
+// Handle returns the driver's handle, a CUstream on a CUDA device, for work that other code issues. It waits
+// until copies of pageable memory that were started on s have been issued, so that work which is issued
+// to the handle now comes after them; call it again after each such copy. 0 if s is closed.
+func (s *Stream) Handle() uintptr {
+	if !s.gate.enter() {
+		return 0
+	}
+	defer s.gate.leave()
+	s.awaitTurn()
+	return uintptr(s.handle)
+}
+
+// Record returns an event that is complete when all work issued to s so far is.
+func (s *Stream) Record() (*Event, error) {
+	if err := s.enter("Record"); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	return s.record()
+}
+
+// record is Record inside the gate.
+func (s *Stream) record() (*Event, error) {
+	e, err := s.newEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dev.fail(s.dev.drv.Record(e.handle, s.handle)); err != nil {
+		e.retire(err)
+		return nil, err
+	}
+	s.track(e)
+	return e, nil
+}
+
+// Wait makes work issued to s from now on wait for e: on the device, not the host. If e is of a copy from or to
+// pageable memory that is still under way, or of another device, s waits in a goroutine instead,
+// and later calls on s follow it as they follow such a copy.
+func (s *Stream) Wait(e *Event) error {
+	if e == nil {
+		return fmt.Errorf("asynccopy: Stream.Wait: e is nil")
+	}
+	if err := s.enter("Wait"); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	switch {
+	case e.stream.dev != s.dev:
+		s.start(newStage(), func(func()) error { return e.Wait(context.Background()) }, nil)
+		return nil
+	case !e.landed():
+		s.start(newStage(), func(func()) error {
+			<-e.stage.landed
+			return s.after(e)
+		}, nil)
+		return nil
+	}
+	return s.after(e)
+}
+
+// after makes later work on s wait for the device's part of e. It blocks until that was issued.
+func (s *Stream) after(e *Event) error {
+	if e == nil || e.stream == s {
+		return nil
+	}
+	if e.stage != nil {
+		<-e.stage.issued
+	}
+	h, done := e.begin()
+	if done {
+		return nil
+	}
+	if h == 0 {
+		e.end(false, nil)
+		return e.sync()
+	}
+	err := s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
+	e.end(false, nil)
+	return err
+}
+
+// errClosing: a stream is being closed, so that its work will be complete soon.
+var errClosing = errors.New("the stream is being closed")
+
+// afterAll makes later work on s wait for all work issued to other so far, whoever issued it.
+func (s *Stream) afterAll(other *Stream) error {
+	if other == s {
+		return nil
+	}
+	if !other.gate.enter() {
+		select {
+		case <-other.gone:
+			return nil
+		default:
+			return errClosing
+		}
+	}
+	defer other.gate.leave()
+	other.awaitTurn()
+	h, err := s.dev.takeEvent()
+	if err != nil {
+		return err
+	}
+	defer s.dev.putEvent(h)
+	if err := s.dev.drv.Record(h, other.handle); err != nil {
+		return s.dev.fail(err)
+	}
+	return s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
+}
+
+// Synchronize returns when all work issued to s so far is complete, with the device's error if it failed. When ctx
+// ends first it returns ctx's error; the work goes on.
+func (s *Stream) Synchronize(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if !s.gate.enter() {
+		return s.closedError("Synchronize")
+	}
+	defer s.gate.leave()
+	before := s.unfinished()
+	for _, e := range before {
+		if e.stage == nil {
+			continue
+		}
+		select {
+		case <-e.stage.landed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
+	for _, e := range before {
+		e.retire(nil)
+	}
+	return s.dev.failure()
+}
+
+// sync waits for the device's part of what was issued.
+func (s *Stream) sync(ctx context.Context) error {
+	if ctx.Done() == nil {
+		return s.dev.fail(s.dev.drv.SyncStream(s.handle))
+	}
+	e, err := s.record()
+	if err != nil {
+		return err
+	}
+	return e.poll(ctx)
+}
+
+// Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again, or after the
+// device was closed, does nothing and returns nil.
+func (s *Stream) Close() error {
+	if !s.gate.shut() {
+		<-s.gone
+		return nil
+	}
+	defer close(s.gone)
+	d := s.dev
+	err := d.fail(d.drv.SyncStream(s.handle))
+	for _, e := range s.unfinished() {
+		switch {
+		case err == nil:
+			e.retire(nil)
+		case sticky(err):
+			e.retire(err)
+		default:
+			if e.sync() != nil {
+				d.mu.Lock()
+				d.unsure = append(d.unsure, e)
+				d.mu.Unlock()
+			}
+		}
+	}
+	d.destroy(s.handle)
+	d.mu.Lock()
+	delete(d.streams, s)
+	d.mu.Unlock()
+	return err
+}
+
+// abandon settles e after issuing its work failed with err, when part of the work may have been issued: what that
+// uses may be touched again only when the stream is seen idle. It returns err. The caller lists e.
+func (s *Stream) abandon(e *Event, err error) error {
+	idle := s.dev.fail(s.dev.drv.SyncStream(s.handle))
+	if idle == nil || sticky(idle) {
+		e.retire(err)
+		return err
+	}
+	s.dev.postpone(idle)
+	e.lose()
+	return err
+}
+
+// enter admits a call, after the stages before it.
+func (s *Stream) enter(call string) error {
+	if s == nil {
+		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
+	}
+	if !s.gate.enter() {
+		return s.closedError(call)
+	}
+	if err := s.dev.failure(); err != nil {
+		s.gate.leave()
+		return err
+	}
+	s.awaitTurn()
+	return nil
+}
+
+func (s *Stream) closedError(call string) error {
+	return fmt.Errorf("asynccopy: %s: the stream is %w", call, ErrClosed)
+}
+
+// awaitTurn returns when every stage started on s so far has been issued.
+func (s *Stream) awaitTurn() {
+	if last := s.turn.Load(); last != nil {
+		<-last.issued
+	}
+}
+
+// track lists an event that was recorded, or will be by its stage.
+func (s *Stream) track(e *Event) {
+	s.mu.Lock()
+	s.pending = append(s.pending, e)
+	s.mu.Unlock()
+	for range 2 {
+		oldest := s.overdue()
+		if oldest == nil || !oldest.landed() {
+			return
+		}
+		if oldest.lost() {
+			s.dev.postpone(oldest.sync())
+		}
+		done, err := oldest.query()
+		if !done {
+			s.dev.postpone(err)
+			return
+		}
+	}
+}
+
+// overdue forgets the oldest events that are done, and returns the next if there are many left.
+func (s *Stream) overdue() *Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.pending) {
+		if done, _ := s.pending[n].result(); !done {
+			break
+		}
+		n++
+	}
+	s.pending = slices.Delete(s.pending, 0, n)
+	if len(s.pending) <= tolerated {
+		return nil
+	}
+	return s.pending[0]
+}
+
+// unfinished returns the events that are listed.
+func (s *Stream) unfinished() []*Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.pending)
+}

@@ -1,0 +1,228 @@
+package asynccopy
+
+// This file has Tensor: device memory with a shape and a dtype, as a value of Gorgonia.
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+
+	"gorgonia.org/tensor"
+)
+
+// Tensor is a contiguous row-major array in the memory of a device. It implements gorgonia.Value, so that it
+// can be bound to a node, but its elements can't be reached from the host: copy it with [Stream.ToHost].
+//
+// A Tensor belongs to its caller, who calls Release. One that is dropped instead is freed some time after the
+// collector has found it, and counted in Stats.
+//
+// Any stream may use a Tensor; this package makes streams wait for each other where one writes what the other reads or
+// writes. Two goroutines that use one Tensor at the same time, one of them writing, get one order or the other.
+type Tensor struct {
+	buf     *buffer
+	shape   tensor.Shape
+	dtype   tensor.Dtype
+	cleanup runtime.Cleanup
+}
+
+// Empty returns a Tensor with undefined contents. Work on s may use it at once; no shape means a scalar, and
+// a dimension of 0 no memory.
+func (s *Stream) Empty(dt tensor.Dtype, shape ...int) (*Tensor, error) {
+	if err := s.enter("Empty"); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	x, err := s.empty(dt, shape)
+	if err != nil {
+		return nil, named("Empty", err)
+	}
+	return x, nil
+}
+
+// empty is Empty inside the gate.
+func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
+	if err := checkDtype(dt); err != nil {
+		return nil, err
+	}
+	n, err := byteSize(dt, shape)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.dev.alloc(n, s)
+	if err != nil {
+		return nil, err
+	}
+	b := &buffer{dev: s.dev, ptr: p, size: n, home: s}
+	x := &Tensor{buf: b, shape: tensor.Shape(shape).Clone(), dtype: dt}
+	s.dev.add(b)
+	x.cleanup = runtime.AddCleanup(x, s.dev.dropped, b)
+	return x, nil
+}
+
+// checkDtype refuses elements that mean nothing to a device.
+func checkDtype(dt tensor.Dtype) error {
+	if dt.Type == nil {
+		return fmt.Errorf("the dtype is missing")
+	}
+	if holdsPointers(dt.Type) {
+		return fmt.Errorf("dtype is %v, which holds pointers: a device can't use them", dt)
+	}
+	return nil
+}
+
+func holdsPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return holdsPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if holdsPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	}
+	return t.Kind() < reflect.Bool || t.Kind() > reflect.Complex128
+}
+
+// byteSize returns the memory that a shape needs.
+func byteSize(dt tensor.Dtype, shape []int) (int64, error) {
+	n, empty := int64(dt.Size()), false
+	for i, dim := range shape {
+		switch {
+		case dim < 0:
+			return 0, fmt.Errorf("shape is %v: dimension %d is %d, must not be negative", shape, i, dim)
+		case dim == 0:
+			empty = true
+		case n > math.MaxInt64/int64(dim):
+			return 0, fmt.Errorf("shape is %v: more bytes of %v than an int64 counts", shape, dt)
+		default:
+			n *= int64(dim)
+		}
+	}
+	if empty {
+		return 0, nil
+	}
+	return n, nil
+}
+
+// Ready returns the event of the last copy that wrote x. Of a Tensor that none wrote it is complete.
+func (x *Tensor) Ready() *Event {
+	x.buf.mu.Lock()
+	defer x.buf.mu.Unlock()
+	if x.buf.ready != nil {
+		return x.buf.ready
+	}
+	return &Event{stream: x.buf.home, done: true}
+}
+
+// Wait returns when the last copy that wrote x is complete, see Event.Wait.
+func (x *Tensor) Wait(ctx context.Context) error { return x.Ready().Wait(ctx) }
+
+// Use says that other code reads or writes x on s: a kernel launched on s.Handle() with x.DevicePtr(). Call it before the
+// work is issued.
+//
+// Work that is issued to s from now on follows, on the device, the work on x that this package has issued so
+// far. From now until the next copy into x or Release, x counts as used by everything issued to s: a copy from or
+// into x on another stream, and the freeing of x's memory, follow whatever was issued to s by then. A copy into x ends that, so
+// call Use again for work that follows one.
+func (x *Tensor) Use(s *Stream) error {
+	if err := x.check(s, "Use"); err != nil {
+		return err
+	}
+	if err := s.enter("Use"); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	a, err := x.buf.begin(s, true)
+	if err != nil {
+		return named("Use", fmt.Errorf("the tensor was %w", err))
+	}
+	x.buf.mu.Lock()
+	x.buf.used(use{stream: s, foreign: true})
+	x.buf.mu.Unlock()
+	a.end()
+	return nil
+}
+
+// Release gives x's memory back: to work on the stream that x was made on at once, elsewhere when its uses are complete. It does
+// not wait. x must not be used afterwards; releasing it again returns ErrReleased.
+//
+// An error means that the driver failed. The memory is freed later then, at the latest by Device.Close.
+func (x *Tensor) Release() error {
+	d := x.buf.dev
+	if !d.gate.enter() {
+		if x.buf.markReleased() {
+			x.cleanup.Stop()
+			return nil // the memory went with the device
+		}
+		return fmt.Errorf("asynccopy: Release: the tensor was %w", ErrReleased)
+	}
+	defer d.gate.leave()
+	err := x.buf.release()
+	if err == ErrReleased {
+		return fmt.Errorf("asynccopy: Release: the tensor was %w", err)
+	}
+	x.cleanup.Stop()
+	return err
+}
+
+// check refuses a Tensor that s can't use.
+func (x *Tensor) check(s *Stream, call string) error {
+	switch {
+	case x == nil || x.buf == nil:
+		return fmt.Errorf("asynccopy: %s: the tensor is nil", call)
+	case s == nil:
+		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
+	case x.buf.dev != s.dev:
+		return fmt.Errorf("asynccopy: %s: the tensor is on %v, the stream on %v", call, x.buf.dev, s.dev)
+	}
+	return nil
+}
+
+// DevicePtr returns the address of x in device memory, 0 if x is empty or was released. It waits until a copy of pageable memory
+// into x that is under way was issued, so that work issued to the same stream afterwards sees it.
+func (x *Tensor) DevicePtr() uintptr {
+	x.buf.mu.Lock()
+	ready, p := x.buf.ready, x.buf.ptr
+	if x.buf.released {
+		p = 0
+	}
+	x.buf.mu.Unlock()
+	if ready != nil && ready.stage != nil {
+		<-ready.stage.issued
+	}
+	return uintptr(p)
+}
+
+// Shape returns a copy of x's shape, empty for a scalar.
+func (x *Tensor) Shape() tensor.Shape { return x.shape.Clone() }
+
+// Dtype returns the type of x's elements.
+func (x *Tensor) Dtype() tensor.Dtype { return x.dtype }
+
+// Device returns the device that x is on.
+func (x *Tensor) Device() *Device { return x.buf.dev }
+
+// Size returns the number of elements; 1 for a scalar.
+func (x *Tensor) Size() int { return int(x.buf.size / int64(x.dtype.Size())) }
+
+// Data returns x itself: there is no host slice to give, and code that asserts one fails with a text that names
+// this type.
+func (x *Tensor) Data() any { return x }
+
+// Uintptr is DevicePtr, for tensor.Memory. The host must not dereference it.
+func (x *Tensor) Uintptr() uintptr { return x.DevicePtr() }
+
+// MemSize returns the size of x's elements in bytes.
+func (x *Tensor) MemSize() uintptr { return uintptr(x.buf.size) }
+
+// Format prints dtype, shape and device, with every verb. The elements stay where they are.
+func (x *Tensor) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, "%v%v on %v", x.dtype, x.shape, x.buf.dev)
+}
+
+// String returns the device's number and name.
+func (d *Device) String() string { return fmt.Sprintf("device %d (%s)", d.ordinal, d.Name()) }

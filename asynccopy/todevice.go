@@ -1,0 +1,173 @@
+package asynccopy
+
+// This file has copies from the host to the device.
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/pintensor/pin/internal/strided"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// ToDevice copies t to the device, as a new Tensor of its shape and dtype.
+//
+// With nonBlocking the copy goes on when ToDevice returns, and t must not change until the Tensor's Wait; it may be
+// dropped, and released to its pintensor.Engine, at once. Without, the copy is complete.
+//
+// t may have any layout. From contiguous page-locked memory the device copies by itself, at full speed. Everything else
+// goes through page-locked chunks that goroutines fill: of up to 256 KiB before ToDevice returns, of more
+// while it goes on, which later calls on s wait for. t's dtype must hold no pointers, and t no mask.
+func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
+	x, e, err := s.toDevice(t)
+	if err != nil {
+		return nil, named("ToDevice", err)
+	}
+	if !nonBlocking {
+		if err := e.Wait(context.Background()); err != nil {
+			s.dev.postpone(x.buf.release())
+			x.cleanup.Stop()
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
+	layout, err := layoutOf(t)
+	if err != nil {
+		return nil, nil, fmt.Errorf("t: %w", err)
+	}
+	if err := s.enter("ToDevice"); err != nil {
+		return nil, nil, err
+	}
+	defer s.gate.leave()
+	x, err := s.empty(t.Dtype(), t.Shape())
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := s.upload(x, t, layout)
+	if err != nil {
+		x.cleanup.Stop()
+		s.dev.postpone(x.buf.release())
+		return nil, nil, err
+	}
+	return x, e, nil
+}
+
+// ToDeviceInto copies t into dst, which has the same shape and dtype, as ToDevice does. The copy waits, on the
+// device, for everything that uses dst: copies on any stream, and what Use told of.
+//
+// After an error that the driver gave, the contents of dst are undefined.
+func (s *Stream) ToDeviceInto(dst *Tensor, t *tensor.Dense, nonBlocking bool) error {
+	e, err := s.toDeviceInto(dst, t)
+	if err != nil {
+		return named("ToDeviceInto", err)
+	}
+	if !nonBlocking {
+		return e.Wait(context.Background())
+	}
+	return nil
+}
+
+func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense) (*Event, error) {
+	if err := dst.check(s, "ToDeviceInto"); err != nil {
+		return nil, err
+	}
+	layout, err := layoutOf(t)
+	if err != nil {
+		return nil, fmt.Errorf("t: %w", err)
+	}
+	if err := match(dst, "dst", t, "t"); err != nil {
+		return nil, err
+	}
+	if err := s.enter("ToDeviceInto"); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	e, err := s.upload(dst, t, layout)
+	if err == ErrReleased {
+		return nil, fmt.Errorf("dst was %w", err)
+	}
+	return e, err
+}
+
+// upload issues the copy of t into x. The caller is inside the gate.
+func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Event, error) {
+	a, err := x.buf.begin(s, true)
+	if err != nil {
+		return nil, err
+	}
+	n := int64(layout.Size())
+	hold, err := pintensor.Acquire(t)
+	if err != nil {
+		a.end()
+		return nil, fmt.Errorf("t: %w", err)
+	}
+	direct := n == 0 || layout.Contiguous() && hold.Pinned()
+	s.dev.counts.toDevice.add(n, !direct)
+	switch {
+	case direct:
+		defer a.end()
+		return s.copyIn(a, unsafe.Pointer(unsafe.SliceData(t.Raw)), n, hold)
+	case n <= smallest:
+		defer a.end()
+		chunk := s.dev.lend(n)
+		layout.Gather(chunk.raw, 0)
+		hold.Done()
+		e, err := s.copyIn(a, unsafe.Pointer(&chunk.raw[0]), n, chunk.hold)
+		chunk.giveBack(e)
+		runtime.KeepAlive(t)
+		return e, err
+	}
+	return s.stageIn(a, layout, int(t.Dtype().Size()), hold)
+}
+
+// copyIn issues one copy.
+func (s *Stream) copyIn(a access, src unsafe.Pointer, n int64, hold pintensor.Hold) (*Event, error) {
+	e, err := s.newEvent()
+	if err != nil {
+		hold.Done()
+		return nil, err
+	}
+	err = s.dev.fail(s.dev.drv.CopyHtoD(a.buf.ptr, src, n, s.handle, e.handle))
+	if err != nil {
+		err = s.abandon(e, err)
+	} else {
+		a.publish(e)
+	}
+	s.track(e)
+	hold.Until(e)
+	runtime.KeepAlive(src)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// stageIn starts a copy through chunks.
+func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintensor.Hold) (*Event, error) {
+	e, err := s.newEvent()
+	if err != nil {
+		hold.Done()
+		a.end()
+		return nil, err
+	}
+	e.stage = newStage()
+	c := newChunked(s, e, layout.Size(), elem, a.buf.ptr)
+	c.layout = layout
+	s.track(e)
+	a.publish(e)
+	s.start(e.stage, func(func()) error {
+		err := c.run(c.fill)
+		hold.Done()
+		if err == nil {
+			err = s.dev.fail(s.dev.drv.Record(e.handle, s.handle))
+		}
+		return c.settle(err)
+	}, a.end)
+	return e, nil
+}
