@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -35,23 +36,28 @@ const (
 	free state = iota
 	lent
 	busy
-	foreign // memory of the caller's own, given to Register
+	registered // memory of the caller's own, given to Register
+	leaving    // the same, while it is being unregistered
+	gone       // the same, after that
 )
 
-// young is how long a block made for tensor.Engine.Alloc is never reclaimed; see reclaim.
-const young = 50 * time.Millisecond
+// young is how long a block lent by Alloc is never reclaimed; see reclaim.
+const young = 10 * time.Millisecond
 
 // block is the bookkeeping of one block.
 type block struct {
-	eng    *Engine
-	lo     uintptr // where the memory starts
-	size   int64
-	class  int
-	locked bool // page-locked; constant once others can see the block
+	eng     *Engine
+	lo      uintptr // where the memory starts
+	size    int64
+	class   int
+	head    uintptr     // how far into its allocation the memory starts, for alignment
+	locked  atomic.Bool // page-locked
+	foreign []byte      // memory given to Register, which this keeps alive; nil for the engine's own
 
 	mu    sync.Mutex
 	state state
 	owner uintptr // address of the Dense that may release it, 0 for Alloc. Compared, never followed.
+	lease uint64  // counts the leases, so that Free knows its own from a later one
 	want  int64   // bytes asked for
 	fill  byte    // what poison mode fills it with
 	dirty bool    // was lent before, so not zero
@@ -86,10 +92,13 @@ type Completion interface {
 // lend makes the block the property of a tensor. Its caller has taken it from the cache.
 func (b *block) lend(owner uintptr, want int64, fill byte) {
 	b.mu.Lock()
+	assert(b.state == free && len(b.holds) == 0 && len(b.uses) == 0, "a block is lent that is not free")
 	b.state, b.owner, b.want, b.fill, b.dirty = lent, owner, want, fill, true
+	b.lease++
 	b.allocated, b.seenDead = time.Time{}, false
 	if owner == 0 {
 		b.allocated = time.Now()
+		b.eng.n.allocated.Add(1)
 	}
 	b.mu.Unlock()
 	b.eng.n.requested.add(want)
@@ -101,6 +110,9 @@ func (b *block) lend(owner uintptr, want int64, fill byte) {
 func (b *block) release() (isFree bool) {
 	b.eng.n.requested.sub(b.want)
 	b.eng.n.lent.sub(b.size)
+	if !b.allocated.IsZero() {
+		b.eng.n.allocated.Add(-1)
+	}
 	if len(b.holds) > 0 || len(b.uses) > 0 {
 		b.state = busy
 		return false
@@ -116,22 +128,23 @@ func (b *block) release() (isFree bool) {
 // collector sees may refer to the memory. So a block lent by Alloc must be found unreachable twice, and
 // some time after it was lent.
 func reclaim(p *byte) {
-	mem := unsafe.Pointer(p)
-	b := blocks.find(uintptr(mem))
+	b := blocks.find(uintptr(unsafe.Pointer(p)))
 	if b == nil {
-		return // was given up at this very moment
+		return // it was given up just as the collector found it
 	}
+	mem := unsafe.Add(unsafe.Pointer(p), b.head)
 	runtime.SetFinalizer(p, reclaim)
 	b.mu.Lock()
 	if b.state != lent && b.state != busy {
 		b.mu.Unlock()
 		return
 	}
-	if !b.allocated.IsZero() && (!b.seenDead || time.Since(b.allocated) < young) {
+	if b.state == lent && !b.allocated.IsZero() && (!b.seenDead || time.Since(b.allocated) < young) {
 		b.seenDead = true
 		b.mu.Unlock()
 		return
 	}
+	assert(len(b.uses) == 0, "a block in flight was unreachable")
 	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
 	if b.state == lent {
 		b.release()
@@ -139,5 +152,5 @@ func reclaim(p *byte) {
 	}
 	b.state = free
 	b.mu.Unlock()
-	b.eng.reclaimed(b, mem)
+	b.eng.recycleUnreachable(b, mem)
 }

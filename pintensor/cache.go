@@ -1,12 +1,13 @@
 package pintensor
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
 )
 
-// freeList is the cached blocks of one size, the latest released on top, since its memory is likeliest
+// freeList is the cached blocks of one class, the latest released on top, since its memory is likeliest
 // to be in the processor's cache.
 type freeList struct {
 	mu   sync.Mutex
@@ -36,55 +37,95 @@ func (e *Engine) pop(class int) (cached, bool) {
 	return c, true
 }
 
-// recycle puts a block that has just become free into the cache, or gives it up if the engine is closed.
-func (e *Engine) recycle(b *block, mem unsafe.Pointer) {
-	if e.poison {
-		b.scribble(mem)
-	}
-	if !e.push(b, mem) {
-		e.note(e.discard(b, mem))
-	}
-}
-
-// reclaimed is recycle for the finalizer, whose goroutine must not wait for a driver.
-func (e *Engine) reclaimed(b *block, mem unsafe.Pointer) {
-	if e.poison {
-		b.scribble(mem)
-	}
-	if !e.push(b, mem) {
-		go func() { e.note(e.discard(b, mem)) }()
-	}
-}
-
 // push reports false if the engine is closed and takes no blocks back.
-func (e *Engine) push(b *block, mem unsafe.Pointer) bool {
-	l := &e.lists[b.class]
+func (e *Engine) push(c cached) bool {
+	l := &e.lists[c.b.class]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.closed.Load() {
+	if e.closed.Load() { // Close sets it before it empties the lists, so none is put behind its back
 		return false
 	}
-	l.free = append(l.free, cached{b, mem})
-	e.n.cached.add(b.size)
+	l.free = append(l.free, c)
+	e.n.cached.add(c.b.size)
 	return true
 }
 
-// discard gives a free block's memory up: it goes back to the heap. If the driver refuses to unregister
-// it, the memory must never be used for anything else; it is kept for good.
-func (e *Engine) discard(b *block, mem unsafe.Pointer) error {
-	if b.locked {
-		if err := e.host.Unregister(mem); err != nil {
+// recycle puts a block that has just become free into the cache. It gives it up if the engine is closed.
+func (e *Engine) recycle(b *block, mem unsafe.Pointer) error {
+	if e.poison {
+		b.scribble(mem)
+	}
+	c := cached{b, mem}
+	if e.push(c) {
+		return nil
+	}
+	return e.discard(c)
+}
+
+// recycleUnreachable is recycle for the finalizer, whose goroutine must not wait for a driver.
+func (e *Engine) recycleUnreachable(b *block, mem unsafe.Pointer) {
+	c := cached{b, mem}
+	if raceEnabled {
+		// The detector knows nothing of the order that the collector makes: it would take the next
+		// owner's first write for a race with the last access of the owner that went away. Memory that
+		// comes from the heap anew has no past.
+		e.note(e.discard(c))
+		return
+	}
+	if !e.push(c) {
+		go func() { e.note(e.discard(c)) }()
+	}
+}
+
+// discard gives a free block's memory back to the heap. While the driver refuses to unregister it, the memory must not be
+// used for anything else: it is kept, and the next Trim or Close tries again.
+func (e *Engine) discard(c cached) error {
+	if c.b.locked.Load() {
+		if err := e.host.Unregister(c.mem); err != nil {
 			e.strandedMu.Lock()
-			e.stranded = append(e.stranded, cached{b, mem})
+			e.stranded = append(e.stranded, c)
 			e.strandedMu.Unlock()
 			return err
 		}
-		e.n.registered.sub(b.size)
+		c.b.locked.Store(false)
+		e.n.registered.sub(c.b.size)
 	}
-	blocks.remove(b.lo)
-	runtime.SetFinalizer((*byte)(mem), nil)
-	e.owned.Add(-b.size)
+	blocks.remove(c.b.lo - c.b.head)
+	runtime.SetFinalizer((*byte)(unsafe.Add(c.mem, -int(c.b.head))), nil)
+	e.owned.Add(-c.b.size)
 	e.n.trims.Add(1)
-	runtime.KeepAlive(mem)
 	return nil
+}
+
+// giveUp discards cached blocks, the largest first, until at least n bytes are freed or none is left.
+func (e *Engine) giveUp(n int64) (freed int64, err error) {
+	for class := len(e.lists) - 1; class >= 0 && freed < n; {
+		c, ok := e.pop(class)
+		if !ok {
+			class--
+			continue
+		}
+		if derr := e.discard(c); derr != nil {
+			err = errors.Join(err, derr)
+			continue
+		}
+		freed += c.b.size
+	}
+	return freed, err
+}
+
+// giveUpStranded tries again what discard could not do.
+func (e *Engine) giveUpStranded() (freed int64, err error) {
+	e.strandedMu.Lock()
+	again := e.stranded
+	e.stranded = nil
+	e.strandedMu.Unlock()
+	for _, c := range again {
+		if derr := e.discard(c); derr != nil {
+			err = errors.Join(err, derr)
+			continue
+		}
+		freed += c.b.size
+	}
+	return freed, err
 }

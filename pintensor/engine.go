@@ -24,6 +24,7 @@ type Engine struct {
 
 	hostOnce sync.Once
 	host     driver.Host
+	locking  atomic.Value // of string: the host's name, once it was asked for anything
 	lockErr  atomic.Pointer[lockError]
 
 	lists   [numClasses]freeList
@@ -76,7 +77,7 @@ func WithDriver(h driver.Host) Option {
 
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait}
+	e := &Engine{maxWait: maxWait, poison: invariants}
 	for _, o := range opts {
 		if err := o(e); err != nil {
 			return nil, err
@@ -92,28 +93,27 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, b, err := e.lendDense(p, n, shape)
+	d, dirty, err := e.lend(p, n, shape)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pintensor: New: %w", err)
 	}
-	if b.wasLent {
+	if dirty {
 		clear(d.Raw)
 	}
 	return d, nil
 }
 
-type lease struct{ wasLent bool }
-
-// lendDense takes a block of n bytes and makes a tensor of it, whose contents are undefined.
-func (e *Engine) lendDense(p *prototype, n int64, shape []int) (*tensor.Dense, lease, error) {
+// lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the last tenant
+// left if dirty.
+func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirty bool, err error) {
 	c, err := e.take(n)
 	if err != nil {
-		return nil, lease{}, err
+		return nil, false, err
 	}
-	wasLent := c.b.dirty
-	d := p.dense(unsafe.Slice((*byte)(c.mem), c.b.size)[:n:n], shape)
+	dirty = c.b.dirty
+	d = p.dense(unsafe.Slice((*byte)(c.mem), n), shape)
 	c.b.lend(addressOf(d), n, p.fill)
-	return d, lease{wasLent}, nil
+	return d, dirty, nil
 }
 
 // admit checks what every call that lends memory checks.
@@ -143,7 +143,7 @@ func (e *Engine) Release(t *tensor.Dense) error {
 		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
 	}
 	b := blocks.holding(t.Raw)
-	if b == nil || b.eng != e {
+	if b == nil || b.eng != e || b.foreign != nil {
 		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrNotPinned)
 	}
 	b.mu.Lock()
@@ -154,18 +154,18 @@ func (e *Engine) Release(t *tensor.Dense) error {
 	markReleased(t)
 	isFree := b.release()
 	b.mu.Unlock()
-	if isFree {
-		e.recycle(b, b.start(unsafe.Pointer(unsafe.SliceData(t.Raw))))
-	}
 	e.poll(pollSome)
+	if isFree {
+		if err := e.recycle(b, b.start(unsafe.Pointer(unsafe.SliceData(t.Raw)))); err != nil {
+			return fmt.Errorf("pintensor: Release: %w", err)
+		}
+	}
 	return nil
 }
 
 // mayRelease reports why t must not release the block. b.mu is held.
 func (b *block) mayRelease(t *tensor.Dense) error {
 	switch {
-	case b.state == foreign:
-		return ErrNotPinned
 	case isReleased(t):
 		return ErrReleased
 	case t.IsView():
@@ -182,13 +182,13 @@ func (b *block) mayRelease(t *tensor.Dense) error {
 // by address: views and Registered tensors are pinned, whatever engine they carry.
 func (e *Engine) IsPinned(t tensor.Tensor) bool {
 	b := blockOf(t)
-	return b != nil && b.locked
+	return b != nil && b.locked.Load()
 }
 
 // Owns reports whether t's memory is a block of this engine, page-locked or not.
 func (e *Engine) Owns(t tensor.Tensor) bool {
 	b := blockOf(t)
-	return b != nil && b.eng == e && b.state != foreign
+	return b != nil && b.eng == e && b.foreign == nil
 }
 
 func blockOf(t tensor.Tensor) *block {

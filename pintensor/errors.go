@@ -24,6 +24,9 @@ var (
 	// returned may release it, and this is not that one.
 	ErrNotOwner = errors.New("not the tensor that owns the block")
 
+	// ErrOverlap: memory given to Register shares a page with memory that is page-locked already.
+	ErrOverlap = errors.New("overlaps page-locked memory")
+
 	// ErrInUse: the memory is being copied, and did not come free within the time that calls wait.
 	ErrInUse = errors.New("in use by a copy")
 )
@@ -39,7 +42,7 @@ type LimitError struct {
 
 // Error gives the figures in bytes.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("pintensor: limit reached: limit %d bytes, lent %d, cached %d, in flight %d, asked for %d",
+	return fmt.Sprintf("limit reached: limit %d bytes, lent %d, cached %d, in flight %d, asked for %d",
 		e.Limit, e.Lent, e.Cached, e.InFlight, e.Asked)
 }
 

@@ -128,20 +128,21 @@ func (e *Engine) finish(b *block, finished []use) {
 		e.flight.drop(b)
 	}
 	if recycle {
-		e.recycle(b, b.start(mem))
+		e.note(e.recycle(b, b.start(mem)))
 	}
 }
 
-// waitOldest waits for the copy that was issued first. It reports whether there was one that ended
-// before ctx did.
+// waitOldest waits for the copy that was issued first, among those of released blocks if there are
+// any: their memory comes back for certain. It reports whether there was one that ended before ctx did.
 func (e *Engine) waitOldest(ctx context.Context) bool {
 	var oldest use
 	var of *block
+	ofReleased := false
 	for _, b := range e.flight.take(nil, pollAll) {
 		b.mu.Lock()
-		// a block that was released comes back as soon as its copies are done; one that is lent only may
-		if len(b.uses) > 0 && (of == nil || b.uses[0].seq < oldest.seq) {
-			oldest, of = b.uses[0], b
+		isReleased := b.state == busy
+		if len(b.uses) > 0 && (of == nil || isReleased && !ofReleased || isReleased == ofReleased && b.uses[0].seq < oldest.seq) {
+			oldest, of, ofReleased = b.uses[0], b, isReleased
 		}
 		b.mu.Unlock()
 	}

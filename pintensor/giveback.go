@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 )
 
-// Trim gives cached blocks back to the system until at most keepBytes are cached, and returns how many bytes
-// it freed. It waits for no copy: blocks in flight stay.
+// Trim gives cached blocks back until at most keepBytes are cached, and returns how many bytes it
+// freed. The memory is unregistered and the garbage collector's to reuse or return to the system. Trim waits for no copy: blocks
+// in flight stay.
 func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 	if keepBytes < 0 {
 		return 0, fmt.Errorf("pintensor: Trim: keepBytes is %d, want at least 0", keepBytes)
@@ -15,22 +17,45 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 	if e.closed.Load() {
 		return 0, fmt.Errorf("pintensor: Trim: %w", ErrClosed)
 	}
-	err = e.takeErr()
 	e.poll(pollAll)
-	freed, gerr := e.giveUp(e.n.cached.current.Load() - keepBytes)
-	return freed, errors.Join(err, gerr)
+	freed, err = e.empty(keepBytes)
+	if err != nil {
+		err = fmt.Errorf("pintensor: Trim: %w", err)
+	}
+	return freed, err
 }
 
-// Close waits for the copies in flight and gives all cached memory back. Memory that is lent stays
-// good; it is given back when it is released or dropped. Other calls then return ErrClosed. Closing
-// again returns nil.
+// Close waits for the copies in flight, at most 10 seconds, and gives all cached memory back. Memory
+// that is lent stays good, and is given back when it is released or dropped. Other calls then return
+// ErrClosed, except Release, Free, unregister functions, Stats and questions such as IsPinned.
+//
+// Copies that take longer are ErrInUse: their memory is kept until they are done and the engine is used
+// or closed again. Closing again returns nil, or what went wrong since.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
+	e.poll(pollAll)
 	for e.waitOldest(ctx) {
 	}
-	err := e.takeErr()
-	_, gerr := e.giveUp(1 << 62)
-	return errors.Join(err, gerr)
+	_, err := e.empty(0)
+	if n := e.flight.n.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d blocks are still being copied after %v: %w", n, e.maxWait, ErrInUse))
+	}
+	if err != nil {
+		err = fmt.Errorf("pintensor: Close: %w", err)
+	}
+	return err
+}
+
+// empty discards cached blocks until at most keep bytes are cached.
+func (e *Engine) empty(keep int64) (freed int64, err error) {
+	err = e.takeErr()
+	stranded, serr := e.giveUpStranded()
+	want := int64(math.MaxInt64)
+	if keep > 0 {
+		want = e.n.cached.current.Load() - keep
+	}
+	freed, gerr := e.giveUp(want)
+	return stranded + freed, errors.Join(err, serr, gerr)
 }

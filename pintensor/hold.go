@@ -34,6 +34,9 @@ func Acquire(t *tensor.Dense) (Hold, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.state == leaving || b.state == gone {
+		return Hold{}, nil
+	}
 	if b.state == free || b.state == busy || isReleased(t) {
 		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), ErrReleased)
 	}
@@ -43,7 +46,7 @@ func Acquire(t *tensor.Dense) (Hold, error) {
 }
 
 // Pinned reports whether the memory is page-locked, so that a copy of it runs while the host goes on.
-func (h Hold) Pinned() bool { return h.b != nil && h.b.locked }
+func (h Hold) Pinned() bool { return h.b != nil && h.b.locked.Load() }
 
 // Until ends the hold when c completes: the block stays alive, registered and unrecycled until then,
 // also if the tensor is released or dropped now. The engine asks c whether it is done whenever it is
@@ -90,7 +93,7 @@ func (h Hold) Done() {
 	recycle := b.endHold(h.serial) && b.settle()
 	b.mu.Unlock()
 	if recycle {
-		b.eng.recycle(b, b.start(h.mem))
+		b.eng.note(b.eng.recycle(b, b.start(h.mem)))
 	}
 }
 

@@ -28,10 +28,15 @@ func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, _, err := e.lendDense(p, n, t.Shape())
+	d, _, err := e.lend(p, n, t.Shape())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pintensor: Pin: %w", err)
 	}
 	layout.Gather(d.Raw, 0)
+	if mask := t.Mask(); t.IsMasked() && len(mask) > 0 {
+		own := make([]bool, layout.Len())
+		layout.GatherMask(own, mask)
+		d.SetMask(own)
+	}
 	return d, nil
 }

@@ -30,3 +30,10 @@ func (b *block) scribble(mem unsafe.Pointer) {
 		copy(s[done:], s[:done])
 	}
 }
+
+// assert panics in invariants builds if the package's own bookkeeping is wrong.
+func assert(ok bool, what string) {
+	if invariants && !ok {
+		panic("pintensor: internal error: " + what)
+	}
+}

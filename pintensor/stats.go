@@ -57,6 +57,7 @@ func (g *gauge) usage() Usage {
 type counters struct {
 	requested, lent, cached, inFlight, registered gauge
 	cold, warm, reclaimed, waits, trims, unlocked atomic.Int64
+	allocated                                     atomic.Int64 // blocks lent by Alloc now
 }
 
 // Stats returns the engine's figures. It completes finished copies first and does not block.
@@ -68,6 +69,9 @@ func (e *Engine) Stats() Stats {
 		Cold: e.n.cold.Load(), Warm: e.n.warm.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
 	}
-	s.Locking, s.LockError = e.locking()
+	s.Locking, _ = e.locking.Load().(string)
+	if failed := e.lockErr.Load(); failed != nil {
+		s.LockError = failed.err.Error()
+	}
 	return s
 }

@@ -1,67 +1,120 @@
-// Package strided copies tensors of any layout into contiguous memory.
+// Package strided copies tensors of any layout into contiguous memory, whole or in pieces.
 package strided
 
 import (
-	"errors"
 	"fmt"
+	"unsafe"
 
 	"gorgonia.org/tensor"
 )
 
-// Layout is where the elements of a tensor lie, in row-major order. It only reads the tensor.
+// Layout says where the elements of a tensor lie, in row-major order. It refers to the tensor's memory,
+// and neither it nor its methods change the tensor: any number of goroutines may read one at once.
+// (Package tensor's own way, a transpose in place, would change the shape under other readers.)
 type Layout struct {
-	raw     []byte
-	elem    int
-	size    int
-	shape   []int
-	strides []int // in elements
-	contig  bool
+	raw  []byte
+	elem int // bytes an element
+	len  int // elements
+	dims []dim
 }
 
-// Of returns the layout of t.
+// dim is an axis, outermost first. Axes of length 1 are left out, and neighbours that make one run of
+// equal steps are merged, so a contiguous tensor has none, and most others have two or three.
+type dim struct{ n, stride int } // in elements
+
+// Of returns the layout of t. It fails if t's shape and strides reach outside of its memory.
 func Of(t *tensor.Dense) (Layout, error) {
 	if t == nil || t.Dtype().Type == nil {
-		return Layout{}, errors.New("t has no dtype")
+		return Layout{}, fmt.Errorf("t has no dtype")
 	}
-	l := Layout{raw: t.Raw, elem: int(t.Dtype().Size()), shape: t.Shape(), strides: t.Strides()}
-	n, last := 1, 0
-	if len(l.strides) < len(l.shape) {
-		return Layout{}, fmt.Errorf("shape %v has strides %v", l.shape, l.strides)
-	}
-	l.contig = true
-	for i := len(l.shape) - 1; i >= 0; i-- {
-		if l.shape[i] != 1 && l.strides[i] != n {
-			l.contig = false
+	shape, strides := t.Shape(), t.Strides()
+	l := Layout{raw: t.Raw, elem: int(t.Dtype().Size()), len: 1}
+	contiguous := true
+	first, last := 0, 0 // the elements furthest apart
+	for i := len(shape) - 1; i >= 0; i-- {
+		n := shape[i]
+		if n == 0 {
+			return Layout{raw: t.Raw[:0], elem: l.elem}, nil
 		}
-		n *= l.shape[i]
-		last += (l.shape[i] - 1) * l.strides[i]
+		stride := strideOf(shape, strides, i)
+		if n != 1 && stride != l.len {
+			contiguous = false
+		}
+		l.len *= n
+		if stride < 0 {
+			first += (n - 1) * stride
+		} else {
+			last += (n - 1) * stride
+		}
 	}
-	l.size = n * l.elem
-	if n > 0 && (last+1)*l.elem > len(l.raw) {
-		return Layout{}, fmt.Errorf("shape %v with strides %v needs %d bytes, t has %d", l.shape, l.strides, (last+1)*l.elem, len(l.raw))
+	if first < 0 || (last+1)*l.elem > len(l.raw) {
+		return Layout{}, fmt.Errorf("shape %v with strides %v does not fit into the tensor's %d bytes", shape, strides, len(l.raw))
+	}
+	if !contiguous {
+		l.dims = merge(shape, strides)
 	}
 	return l, nil
 }
 
-// Size is the size of the contents in bytes.
-func (l *Layout) Size() int { return l.size }
+// strideOf returns the stride of an axis. tensor stores a single one for column-major vectors of two
+// axes, and none for tensors of one element.
+func strideOf(shape, strides []int, axis int) int {
+	switch {
+	case len(strides) == len(shape):
+		return strides[axis]
+	case shape[axis] == 1 || len(strides) == 0:
+		return 0
+	}
+	return strides[0]
+}
 
-// Contiguous reports whether the contents are one piece of memory in row-major order.
-func (l *Layout) Contiguous() bool { return l.contig }
+func merge(shape, strides []int) []dim {
+	dims := make([]dim, 0, len(shape))
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		d := dim{n, strideOf(shape, strides, i)}
+		if k := len(dims) - 1; k >= 0 && dims[k].stride == d.n*d.stride {
+			dims[k] = dim{dims[k].n * d.n, d.stride}
+			continue
+		}
+		dims = append(dims, d)
+	}
+	return dims
+}
 
-// Gather copies the bytes [off, off+len(dst)) of the contents into dst. Both are multiples of the
-// element size and lie within Size.
+// Len is the number of elements.
+func (l *Layout) Len() int { return l.len }
+
+// Size is the size of the elements in bytes.
+func (l *Layout) Size() int { return l.len * l.elem }
+
+// Contiguous reports whether the elements are one piece of memory, in row-major order.
+func (l *Layout) Contiguous() bool { return len(l.dims) == 0 }
+
+// Gather copies the bytes [off, off+len(dst)) of the row-major contents into dst. Both are multiples of
+// the element size, and the range lies within Size. Pieces may be gathered by several goroutines at once.
 func (l *Layout) Gather(dst []byte, off int) {
-	if l.contig {
+	if len(dst) == 0 {
+		return
+	}
+	if len(l.dims) == 0 {
 		copy(dst, l.raw[off:off+len(dst)])
 		return
 	}
-	for i := 0; i < len(dst); i += l.elem {
-		k, at := (off+i)/l.elem, 0
-		for d := len(l.shape) - 1; d >= 0; d-- {
-			at += k % l.shape[d] * l.strides[d]
-			k /= l.shape[d]
-		}
-		copy(dst[i:i+l.elem], l.raw[at*l.elem:])
+	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(l.raw)), l.elem, off/l.elem, len(dst)/l.elem)
+}
+
+// GatherMask copies all of a mask of the same layout, which has a value for each element of the
+// tensor's memory, into dst, which has Len values.
+func (l *Layout) GatherMask(dst, mask []bool) {
+	if len(l.dims) == 0 {
+		copy(dst, mask)
+		return
 	}
+	if len(dst) == 0 || len(mask)*l.elem < len(l.raw) {
+		return
+	}
+	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(mask)), 1, 0, len(dst))
 }

@@ -1,0 +1,67 @@
+package pintensor
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// This file makes the memory of new blocks: a span of the Go heap for each, so that the pointer in every
+// tensor and slice made from it is one that the collector follows. The heap puts objects of this size
+// on its own pages, of 8 KiB, never moves them, and does not scan memory without pointers.
+
+// pageSize is the system's. Where it is larger than the heap's, blocks are aligned to it, or two of
+// them would share a page, which can be locked only once.
+var pageSize = uintptr(os.Getpagesize())
+
+const (
+	// From largeBlock on, memory is put on huge pages where the system offers them, and touched by
+	// several goroutines at once: the first touch of a page, in which the kernel clears it, is most of
+	// the time that page-locking new memory takes.
+	largeBlock = 4 << 20
+	touchers   = 8
+)
+
+// newMemory returns zeroed memory of the Go heap that starts on a page of the given size, and how far
+// into its allocation that is.
+func newMemory(size int64, page uintptr) (mem unsafe.Pointer, head uintptr) {
+	page = max(page, blockUnit)
+	n := (uintptr(size) + page - 1) / page * page
+	mem = unsafe.Pointer(unsafe.SliceData(make([]byte, n)))
+	if past := uintptr(mem) % page; past != 0 {
+		mem = unsafe.Pointer(unsafe.SliceData(make([]byte, n+page-blockUnit)))
+		if past = uintptr(mem) % page; past != 0 {
+			head = page - past
+		}
+		mem = unsafe.Add(mem, head)
+	}
+	if size >= largeBlock {
+		s := unsafe.Slice((*byte)(mem), size)
+		adviseHuge(s)
+		touch(s)
+	}
+	return mem, head
+}
+
+// touch makes the system give every page of fresh memory.
+func touch(s []byte) {
+	workers := min(touchers, runtime.GOMAXPROCS(0))
+	part := (len(s)/workers + blockUnit) / blockUnit * blockUnit
+	var wg sync.WaitGroup
+	for len(s) > 0 {
+		mine := s[:min(part, len(s))]
+		s = s[len(mine):]
+		wg.Go(func() {
+			for i := 0; i < len(mine); i += 4096 {
+				mine[i] = 0
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// setReclaim arms the finalizer of a block's memory.
+func setReclaim(mem unsafe.Pointer, head uintptr) {
+	runtime.SetFinalizer((*byte)(unsafe.Add(mem, -int(head))), reclaim)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pintensor
+
+const raceEnabled = false
