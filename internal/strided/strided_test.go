@@ -54,7 +54,8 @@ func draw(t *rapid.T) *tensor.Dense {
 	dt := rapid.SampledFrom(dtypes).Draw(t, "dtype")
 	shape := rapid.SliceOfN(rapid.IntRange(1, 7), 0, 4).Draw(t, "shape")
 	opts := []tensor.ConsOpt{tensor.Of(dt), tensor.WithShape(shape...)}
-	if len(shape) > 0 && rapid.Bool().Draw(t, "column-major") {
+	// tensor's own Slice panics on column-major vectors.
+	if s := tensor.Shape(shape); !s.IsVector() && !s.IsScalarEquiv() && rapid.Bool().Draw(t, "column-major") {
 		opts = append(opts, tensor.AsFortran(nil))
 	}
 	d := tensor.New(opts...)
