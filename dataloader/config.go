@@ -1,0 +1,183 @@
+package dataloader
+
+// What a Loader can be told, and what is refused.
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/pintensor"
+)
+
+// LastBatch says what becomes of the batch at an epoch's end that has fewer than BatchSize samples.
+type LastBatch int
+
+const (
+	// KeepLast delivers it as it is, smaller than the others.
+	KeepLast LastBatch = iota
+
+	// DropLast leaves its samples out of the epoch.
+	DropLast
+
+	// PadLast fills its tensors up to BatchSize rows with copies of its own samples, from its first
+	// on, so that all batches have one shape; Len and Indices count the real ones. Batches that
+	// SkipErrors made smaller are filled up as well.
+	PadLast
+)
+
+func (l LastBatch) String() string {
+	return nameOf(int(l), "LastBatch", "KeepLast", "DropLast", "PadLast")
+}
+
+// ErrorPolicy says what becomes of a batch with a sample whose Read returned an error.
+type ErrorPolicy int
+
+const (
+	// StopOnError gives the loop a [*SampleError] in place of the batch. A loop that goes on gets the next
+	// batch.
+	StopOnError ErrorPolicy = iota
+
+	// SkipErrors leaves the sample out: the batch gets smaller, and its Skipped lists what is missing. A
+	// batch with nothing left is left out of the loop, and Stats counts it.
+	SkipErrors
+)
+
+func (p ErrorPolicy) String() string {
+	return nameOf(int(p), "ErrorPolicy", "StopOnError", "SkipErrors")
+}
+
+func nameOf(value int, kind string, names ...string) string {
+	if value < 0 || value >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, value)
+	}
+	return names[value]
+}
+
+// Config is what a [Loader] is told. Only BatchSize has no default.
+type Config struct {
+	// BatchSize is the number of samples in a batch, > 0. With a BatchSampler it must be 0.
+	BatchSize int
+
+	// Shuffle reads the samples in a new random order each epoch, each of them once. It takes no memory
+	// that grows with the data set.
+	Shuffle bool
+
+	// Seed is what all randomness is derived from, together with the epoch: the order of Shuffle, and
+	// Row.Rand. The same seed gives the same batches, on any machine.
+	Seed uint64
+
+	// Sampler is the order of the samples. Nil: in order, or shuffled. It excludes Shuffle.
+	Sampler Sampler
+
+	// BatchSampler says which samples make up which batch. Nil: BatchSize consecutive ones of the order.
+	// It excludes BatchSize, Shuffle, Sampler and LastBatch.
+	BatchSampler BatchSampler
+
+	// LastBatch says what becomes of a smaller batch at the end of an epoch. KeepLast by default.
+	LastBatch LastBatch
+
+	// Workers is how many goroutines read samples, at most 4096. 0: as many as GOMAXPROCS. The order
+	// does not depend on it.
+	Workers int
+
+	// Prefetch is how many batches are read ahead of the loop; one more is in its hands. 0: two for
+	// each worker, but not more than 256 MiB of them and at least two.
+	Prefetch int
+
+	// Unordered delivers batches as they get ready, so that a slow one does not hold up the rest. Which
+	// samples make up a batch does not change.
+	Unordered bool
+
+	// Pin is the engine whose page-locked memory batches are in. Nil: pintensor.Default().
+	Pin *pintensor.Engine
+
+	// Stream is the stream on which batches are copied to its device, ahead of the loop; see
+	// [Batch.Device]. Nil: batches stay on the host. It stays the caller's, and must be closed after
+	// the Loader.
+	Stream *asynccopy.Stream
+
+	// Timeout is how long one call of Read or ReadBatch may take; longer ones end the loop with an
+	// error that is [ErrTimeout] and names the sample. It is also how long the end of a loop and Close
+	// wait for readers that do not return though their context is done. 0: reads may take as long
+	// as they like, and the end waits 5 seconds for them.
+	Timeout time.Duration
+
+	// OnError says what becomes of a sample whose Read fails. StopOnError by default.
+	OnError ErrorPolicy
+
+	// Rank and WorldSize are this process's number and how many there are, 0 <= Rank < WorldSize; each
+	// rank gets an equal share of every epoch, every WorldSize-th sample starting with its own number.
+	// Shares are made equal by filling the order up from its start, or by cutting it with DropLast. 0
+	// and 0: one process. With a BatchSampler, batches are dealt out instead of samples.
+	Rank, WorldSize int
+}
+
+const (
+	maxWorkers     = 4096
+	prefetchBudget = 256 << 20       // bytes of batches that Prefetch 0 may amount to
+	defaultGrace   = 5 * time.Second // how long ending waits for readers where Timeout is 0
+)
+
+// check returns an error that names the first field with a value that makes no sense.
+func (c *Config) check() error {
+	switch {
+	case c.BatchSampler != nil && c.BatchSize != 0:
+		return fmt.Errorf("dataloader: Config.BatchSize = %d: want 0 with a BatchSampler, which makes the batches", c.BatchSize)
+	case c.BatchSampler != nil && c.Shuffle:
+		return fmt.Errorf("dataloader: Config.Shuffle = true: want false with a BatchSampler, which is the order")
+	case c.BatchSampler != nil && c.Sampler != nil:
+		return fmt.Errorf("dataloader: Config.Sampler = %T: want nil with a BatchSampler, which is the order", c.Sampler)
+	case c.BatchSampler != nil && c.LastBatch != KeepLast:
+		return fmt.Errorf("dataloader: Config.LastBatch = %v: want KeepLast with a BatchSampler, which makes the batches", c.LastBatch)
+	case c.BatchSampler == nil && c.BatchSize <= 0:
+		return fmt.Errorf("dataloader: Config.BatchSize = %d: want > 0", c.BatchSize)
+	case c.Sampler != nil && c.Shuffle:
+		return fmt.Errorf("dataloader: Config.Shuffle = true: want false with a Sampler, which is the order")
+	case c.LastBatch < KeepLast || c.LastBatch > PadLast:
+		return fmt.Errorf("dataloader: Config.LastBatch = %d: want KeepLast, DropLast or PadLast", int(c.LastBatch))
+	case c.OnError < StopOnError || c.OnError > SkipErrors:
+		return fmt.Errorf("dataloader: Config.OnError = %d: want StopOnError or SkipErrors", int(c.OnError))
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return fmt.Errorf("dataloader: Config.Workers = %d: want 0 to %d", c.Workers, maxWorkers)
+	case c.Prefetch < 0:
+		return fmt.Errorf("dataloader: Config.Prefetch = %d: want >= 0", c.Prefetch)
+	case c.Timeout < 0:
+		return fmt.Errorf("dataloader: Config.Timeout = %v: want >= 0", c.Timeout)
+	case c.WorldSize < 0:
+		return fmt.Errorf("dataloader: Config.WorldSize = %d: want >= 0", c.WorldSize)
+	case c.Rank < 0 || c.Rank >= max(c.WorldSize, 1):
+		return fmt.Errorf("dataloader: Config.Rank = %d: want 0 to %d (WorldSize is %d)", c.Rank, max(c.WorldSize, 1)-1, c.WorldSize)
+	}
+	if s := c.Sampler; s != nil && s.Len() < 0 {
+		return fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", s.Len())
+	}
+	return nil
+}
+
+// workers returns the number of goroutines that Workers stands for.
+func (c *Config) workers() int {
+	if c.Workers > 0 {
+		return c.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// prefetch returns the depth that Prefetch stands for, of batches of batchBytes.
+func (c *Config) prefetch(batchBytes int) int {
+	if c.Prefetch > 0 {
+		return min(c.Prefetch, math.MaxInt32)
+	}
+	affordable := prefetchBudget / max(batchBytes, 1)
+	return max(2, min(2*c.workers(), affordable))
+}
+
+// grace returns how long ending waits for readers.
+func (c *Config) grace() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return defaultGrace
+}

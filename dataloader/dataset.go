@@ -1,0 +1,156 @@
+package dataloader
+
+// What a data set is, and the layout of a batch of its samples.
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+
+	"gorgonia.org/tensor"
+)
+
+// Field is one tensor of a sample: an image, a label. Batches have a tensor per field, in the order of
+// [Dataset.Fields], with the batch axis put first: a sample of shape (28, 28) makes batches of shape
+// (n, 28, 28), a scalar ones of shape (n).
+type Field struct {
+	Name  string       // for error texts; unique unless empty
+	Dtype tensor.Dtype // any type without pointers
+	Shape tensor.Shape // of one sample; empty for a scalar. Every dimension is at least 1.
+}
+
+// Dataset is a set of samples that can be read by number, each of the same shape.
+type Dataset interface {
+	// Len is the number of samples. It is asked once, by [New].
+	Len() int
+
+	// Fields is what each sample consists of. It is asked once, by New.
+	Fields() []Field
+
+	// Read writes sample i, 0 <= i < Len(), into row, which is zeroed. It is called from several
+	// goroutines at once. It must not keep row, nor write to it after it has returned. When ctx is done
+	// the sample is not wanted any more, and Read should return soon.
+	//
+	// An error fails the sample's batch or leaves the sample out, see [Config.OnError]. A panic is
+	// raised again in the goroutine that runs the loop.
+	Read(ctx context.Context, i int, row Row) error
+}
+
+// BatchReader is a Dataset that reads many samples faster in one call than one by one. Where a data set
+// has it, it is used instead of Read.
+type BatchReader interface {
+	// ReadBatch writes sample indices[k] into rows.Row(k), for each k. The rows are zeroed, and follow
+	// one another in memory. They are a batch, or a part of one where several workers share it.
+	// indices must not be changed, and neither it nor rows kept. Otherwise it is like Read.
+	//
+	// After an error the samples are read again with Read, one by one, to find the one at fault.
+	ReadBatch(ctx context.Context, indices []int, rows Rows) error
+}
+
+// layout is a data set's fields, checked, with what follows from them.
+type layout struct {
+	fields   []Field
+	rowBytes []int // of one sample, by field
+	total    int   // of one sample, all fields
+}
+
+func newLayout(fields []Field) (*layout, error) {
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("dataloader: Dataset.Fields(): no fields: want at least one")
+	}
+	l := &layout{fields: make([]Field, len(fields)), rowBytes: make([]int, len(fields))}
+	seen := make(map[string]int, len(fields))
+	for i, f := range fields {
+		if j, ok := seen[f.Name]; ok && f.Name != "" {
+			return nil, fmt.Errorf("dataloader: Dataset.Fields(): fields %d and %d are both named %q: want unique names", j, i, f.Name)
+		}
+		seen[f.Name] = i
+		size, err := f.bytes()
+		if err == nil && size > math.MaxInt-l.total {
+			err = fmt.Errorf("a sample takes more than %d bytes", math.MaxInt)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dataloader: Dataset.Fields(): field %d (%q): %w", i, f.Name, err)
+		}
+		l.fields[i] = Field{f.Name, f.Dtype, f.Shape.Clone()}
+		l.rowBytes[i] = size
+		l.total += size
+	}
+	return l, nil
+}
+
+// bytes returns the size of a sample's field, or what is wrong with it.
+func (f Field) bytes() (int, error) {
+	if f.Dtype.Type == nil {
+		return 0, fmt.Errorf("Dtype is not set: want one such as tensor.Float32")
+	}
+	if hasPointers(f.Dtype.Type) || f.Dtype.Size() == 0 {
+		return 0, fmt.Errorf("Dtype %v: want a type of at least one byte without pointers", f.Dtype)
+	}
+	size := int(f.Dtype.Size())
+	for _, d := range f.Shape {
+		if d <= 0 {
+			return 0, fmt.Errorf("Shape %v: want every dimension > 0", f.Shape)
+		}
+		if size > math.MaxInt/d {
+			return 0, fmt.Errorf("Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype, math.MaxInt)
+		}
+		size *= d
+	}
+	return size, nil
+}
+
+// hasPointers reports whether values of type t hold pointers: the collector does not look for those in
+// page-locked memory.
+func hasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return t.Len() > 0 && hasPointers(t.Elem())
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if hasPointers(f.Type) {
+				return true
+			}
+		}
+		return false
+	default:
+		return t.Kind() > reflect.Complex128 || t.Kind() == reflect.Invalid
+	}
+}
+
+// describe writes a field for people, and for a State to compare.
+func (f Field) describe() string {
+	return fmt.Sprintf("%q %v %v", f.Name, f.Dtype, f.Shape)
+}
+
+func (l *layout) describe() []string {
+	text := make([]string, len(l.fields))
+	for i, f := range l.fields {
+		text[i] = f.describe()
+	}
+	return text
+}
+
+// batchShape is the shape of field i in a batch of n samples. It is the caller's.
+func (l *layout) batchShape(i, n int) tensor.Shape {
+	return append(tensor.Shape{n}, l.fields[i].Shape...)
+}
+
+// funcDataset is a Dataset made of a function.
+type funcDataset struct {
+	n      int
+	fields []Field
+	read   func(ctx context.Context, i int, row Row) error
+}
+
+// FromFunc returns a Dataset of n samples that read reads, as [Dataset.Read] says. Bad arguments are
+// reported by [New].
+func FromFunc(n int, fields []Field, read func(ctx context.Context, i int, row Row) error) Dataset {
+	return &funcDataset{n, fields, read}
+}
+
+func (d *funcDataset) Len() int        { return d.n }
+func (d *funcDataset) Fields() []Field { return d.fields }
+
+func (d *funcDataset) Read(ctx context.Context, i int, row Row) error { return d.read(ctx, i, row) }

@@ -1,0 +1,69 @@
+// Package dataloader feeds a training loop with batches: samples of a [Dataset], read in parallel ahead
+// of the loop, straight into page-locked memory, and copied to a device in the background where one is
+// given.
+//
+//	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 64, Shuffle: true, Seed: 1})
+//	...
+//	defer loader.Close()
+//	for epoch := range epochs {
+//		for batch, err := range loader.Batches(ctx) {
+//			if err != nil {
+//				return err
+//			}
+//			gorgonia.Let(x, batch.Host(0))
+//			...
+//		}
+//	}
+//
+// It is PyTorch's DataLoader, with goroutines for processes:
+//
+//	Dataset.__getitem__, __getitems__    Dataset.Read, BatchReader.ReadBatch
+//	Sampler, BatchSampler                Sampler, BatchSampler
+//	TensorDataset                        FromTensors
+//	WeightedRandomSampler                Weighted
+//	DistributedSampler                   Config.Rank, Config.WorldSize
+//	shuffle, generator                   Config.Shuffle, Config.Seed
+//	drop_last                            Config.LastBatch
+//	num_workers, prefetch_factor         Config.Workers, Config.Prefetch
+//	pin_memory, .to(non_blocking=True)   always; Config.Stream
+//	in_order                             Config.Unordered
+//	collate_fn                           none: a Read writes into the batch itself
+//	persistent_workers                   none: starting a goroutine is cheap
+//	StatefulDataLoader.state_dict        Loader.State, Loader.Restore
+//
+// # Order
+//
+// Which samples a batch has, and what [Row.Rand] gives each of them, are functions of the seed, the epoch
+// and the sample alone: the same for one worker and for sixteen, on another machine, and after
+// [Loader.Restore]. Epochs advance by themselves, each with its own order. A shuffle computes each
+// place of an order by itself (a Feistel network), and so needs no memory that grows with the data
+// set, and any batch can be read without those before it.
+//
+// # Ownership
+//
+// A batch is the Loader's, and valid until the next turn of the loop; [Batch.Keep] makes it the caller's
+// until [Batch.Release]. The memory is used again: at most Config.Prefetch batches and the one in the
+// loop's hands are in memory at once, besides kept ones. It is given back by [Loader.Close].
+// A batch on the device is overwritten only after the work that used it; a host tensor of a batch only
+// after its turn, and after the copies that read it.
+//
+// Tensors of batches are ordinary ones with the standard engine of package tensor. They never share
+// memory with the data set, so that what a graph does to its inputs does not reach it.
+//
+// # Concurrency
+//
+// A Loader's methods may be called from any goroutine, but one loop runs at a time. Workers are
+// goroutines: a Dataset and samplers are called from several at once. A large batch is read by several
+// of them together. No goroutine is left when a loop has ended.
+//
+// # Errors
+//
+// A Read that fails is reported in its batch's place, as a [*SampleError], or its sample is left out, see
+// [Config.OnError]; a panic in it is raised again in the loop, as a [*PanicError] with the worker's
+// stack. A loop that goes on after an error gets the next batch. See [Loader.Batches] for errors that end it.
+//
+// # Platforms
+//
+// All that Go runs on. Without a device the memory of batches is locked with mlock where the system
+// allows, and ordinary where not; the package works in the same way.
+package dataloader

@@ -1,0 +1,69 @@
+package dataloader
+
+// Errors of the package.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrClosed is what a closed Loader says.
+	ErrClosed = errors.New("dataloader: loader is closed")
+
+	// ErrRunning is what a second loop over a Loader gets, and Restore, while a loop runs.
+	ErrRunning = errors.New("dataloader: a loop over this loader is running")
+
+	// ErrReleased is what releasing a Batch again gives, or one whose turn of the loop is over.
+	ErrReleased = errors.New("dataloader: batch was released")
+
+	// ErrTimeout is the cause of an error about a Read that took longer than Config.Timeout.
+	ErrTimeout = errors.New("timeout")
+
+	// ErrState is what Restore says of a State that another data set or configuration gave.
+	ErrState = errors.New("the State does not fit")
+)
+
+// SampleError is an error in the place of a batch, or about a sample that was left out of one.
+type SampleError struct {
+	Epoch, Batch int
+	Index        int // the sample in the data set; -1 if the error is about the whole batch
+	Err          error
+}
+
+func (e *SampleError) Error() string {
+	if e.Index < 0 {
+		return fmt.Sprintf("dataloader: epoch %d, batch %d: %v", e.Epoch, e.Batch, e.Err)
+	}
+	return fmt.Sprintf("dataloader: epoch %d, batch %d, sample %d: %v", e.Epoch, e.Batch, e.Index, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *SampleError) Unwrap() error { return e.Err }
+
+// PanicError is what a loop panics with when a data set or sampler panicked in a worker, at the place of
+// the batch that was being read. It is an error, and if the value was one too, errors.Is and
+// errors.As see it.
+type PanicError struct {
+	Epoch, Batch int
+	Index        int    // the sample; -1 if not in the Read of one
+	Value        any    // what it panicked with
+	Stack        []byte // of the worker
+}
+
+func (e *PanicError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dataloader: epoch %d, batch %d", e.Epoch, e.Batch)
+	if e.Index >= 0 {
+		fmt.Fprintf(&b, ", sample %d", e.Index)
+	}
+	fmt.Fprintf(&b, ": panic: %v\n\n%s", e.Value, e.Stack)
+	return b.String()
+}
+
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

@@ -1,0 +1,318 @@
+package dataloader
+
+// Loader: construction, the loop, and the end.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/pintensor/pin/pintensor"
+)
+
+const maxInt = math.MaxInt
+
+// Loader reads a data set batch by batch, ahead of the loop that uses the batches. See the package's
+// documentation for order, ownership and errors. Its methods are safe for concurrent use.
+type Loader struct {
+	ds      Dataset
+	cfg     Config
+	layout  *layout
+	plan    *plan
+	engine  *pintensor.Engine
+	rows    int  // that a slot has room for at least
+	workers int  // at most
+	tokens  int  // batches in memory at once, but for kept ones
+	zero    bool // rows are zeroed before a ReadBatch
+
+	mu       sync.Mutex
+	closed   bool
+	at       position
+	resumed  bool // the next loop starts at exactly at
+	setEpoch *int // by SetEpoch, for the next loop
+	run      *run // the loop that runs
+	starting bool // a loop is about to
+	leftover []*run
+	pool     []*slot
+	errs     []error // met in the background
+
+	counters
+}
+
+// New returns a Loader of ds. It reads nothing yet. Values in cfg that make no sense, and a data set with
+// such fields, are errors that name the field, the value and what was expected.
+//
+// A Loader holds no goroutine while no loop runs over it, and the memory of its batches until Close.
+func New(ds Dataset, cfg Config) (*Loader, error) {
+	if ds == nil {
+		return nil, fmt.Errorf("dataloader: New: ds is nil: want a Dataset")
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if f, ok := ds.(*funcDataset); ok && f.read == nil {
+		return nil, fmt.Errorf("dataloader: FromFunc: read is nil: want a function")
+	}
+	samples := ds.Len()
+	if samples < 0 {
+		return nil, fmt.Errorf("dataloader: Dataset.Len() = %d: want >= 0", samples)
+	}
+	layout, err := newLayout(ds.Fields())
+	if err != nil {
+		return nil, err
+	}
+	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: newPlan(&cfg, samples), engine: cfg.Pin, workers: cfg.workers()}
+	l.rows = l.plan.maxSize()
+	if cfg.LastBatch == PadLast && l.rows > 0 {
+		l.rows = cfg.BatchSize
+	}
+	if l.rows > maxInt/layout.total {
+		return nil, fmt.Errorf("dataloader: Config.BatchSize = %d: a batch of samples of %d bytes takes more than %d", cfg.BatchSize, layout.total, maxInt)
+	}
+	if l.engine == nil {
+		l.engine = pintensor.Default()
+	}
+	l.tokens = cfg.prefetch(l.rows*layout.total) + 1
+	_, whole := ds.(*tensorDataset) // which writes every byte
+	l.zero = !whole
+	return l, nil
+}
+
+// Len returns the number of batches of an epoch: with a [BatchSampler], of the epoch that runs, or else
+// comes next. A loop has that many turns, but for batches of which SkipErrors left nothing.
+func (l *Loader) Len() int {
+	l.mu.Lock()
+	epoch := l.upcoming().epoch
+	if l.run != nil {
+		epoch = l.run.epoch
+	}
+	l.mu.Unlock()
+	return l.plan.len(epoch)
+}
+
+// Batches returns a loop over one epoch:
+//
+//	for batch, err := range loader.Batches(ctx) {
+//		if err != nil {
+//			return err
+//		}
+//		// batch is valid until the next turn
+//	}
+//
+// The first loop is over epoch 0, each further one over the next epoch, also after a break; see
+// [Loader.SetEpoch] and [Loader.Restore] for others. Workers start when the loop does, and have ended
+// when it has, but for readers that do not return though their context is done: the loop waits for
+// those as [Config.Timeout] says, and Close reports them.
+//
+// A turn has a batch or an error, never both. A [*SampleError] about a sample or batch stands in its
+// place, and the loop may go on with the next. After other errors there are no more turns: the context's,
+// when ctx is done; [ErrTimeout]; [ErrClosed]; [ErrRunning], as one Loader has one loop at a time. A panic
+// in the data set, or in a sampler, is raised again as a [*PanicError].
+func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		r, err := l.start(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer l.finish(r)
+		for place := range r.total {
+			if err := r.verdict(ctx); err != nil {
+				yield(nil, err)
+				return
+			}
+			s, err := r.next(ctx, place)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !l.turn(r, s, yield) {
+				return
+			}
+		}
+		if r.total == 0 {
+			l.passOver(r.epoch)
+		}
+	}
+}
+
+// start begins a loop.
+func (l *Loader) start(ctx context.Context) (*run, error) {
+	if ctx == nil {
+		return nil, errors.New("dataloader: Batches: ctx is nil: want a context")
+	}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if l.run != nil || l.starting {
+		l.mu.Unlock()
+		return nil, ErrRunning
+	}
+	if n := l.setEpoch; n != nil && *n < 0 {
+		l.setEpoch = nil
+		l.mu.Unlock()
+		return nil, fmt.Errorf("dataloader: SetEpoch(%d): want >= 0", *n)
+	}
+	if ctx.Err() != nil {
+		l.mu.Unlock()
+		return nil, fmt.Errorf("dataloader: %w", context.Cause(ctx))
+	}
+	l.at = l.upcoming()
+	l.setEpoch, l.resumed = nil, false
+	l.starting = true
+	at := l.at.clone()
+	l.mu.Unlock()
+
+	// Without the lock: this may call a BatchSampler.
+	var r *run
+	defer func() {
+		l.mu.Lock()
+		l.starting, l.run = false, r
+		closed := l.closed
+		l.mu.Unlock()
+		if closed && r != nil {
+			r.shut()
+		}
+	}()
+	r = newRun(ctx, l, at)
+	r.entered = time.Now()
+	return r, nil
+}
+
+// turn gives the loop's body what is in the slot, and returns whether it wants more.
+func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more bool) {
+	l.advance(s.number)
+	switch {
+	case s.panic != nil:
+		p := s.panic
+		r.recycle(s)
+		panic(p)
+	case s.err != nil:
+		err := s.err
+		r.recycle(s)
+		return yield(nil, err)
+	}
+	l.skipped.Add(int64(len(s.skipped)))
+	if s.view == nil { // nothing left
+		r.recycle(s)
+		return true
+	}
+	l.batches.Add(1)
+	l.samples.Add(int64(len(s.indices)))
+	r.current = r.batch(s)
+	more = yield(r.current, nil)
+	r.current.endTurn()
+	r.current = nil
+	return more
+}
+
+// finish ends a loop, however it was left.
+func (l *Loader) finish(r *run) {
+	if r.current != nil { // the body panicked
+		r.current.endTurn()
+	}
+	r.shut()
+	timer := time.NewTimer(l.cfg.grace())
+	ended := r.await(timer.C)
+	timer.Stop()
+	r.collect()
+	l.looped.Add(int64(time.Since(r.entered)))
+	for _, w := range r.workers {
+		l.busy.Add(w.busy.Load())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run = nil
+	if !ended {
+		l.leftover = append(l.leftover, r)
+	}
+}
+
+// Close ends a loop that runs, which gets [ErrClosed], and releases the memory of batches, but for that
+// in the hands of a loop's body, which follows at the end of its turn, and that of kept ones. It waits for
+// workers to end, as [Config.Timeout] says, and its error names the samples that are still being read
+// then. It also reports errors met when memory was given back. Further calls return nil.
+func (l *Loader) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	runs := l.leftover
+	if l.run != nil {
+		runs = append(runs, l.run)
+	}
+	pool := l.pool
+	l.leftover, l.pool = nil, nil
+	l.mu.Unlock()
+
+	for _, r := range runs {
+		r.shut()
+	}
+	timer := time.NewTimer(l.cfg.grace())
+	defer timer.Stop()
+	var errs []error
+	expired := make(chan time.Time) // a timeout that is over, for the runs after the one that used it up
+	var timeout <-chan time.Time = timer.C
+	for _, r := range runs {
+		if !r.await(timeout) {
+			errs = append(errs, r.stuck()...)
+			if timeout == timer.C {
+				close(expired)
+				timeout = expired
+			}
+		}
+		r.collect()
+	}
+	for _, s := range pool {
+		errs = append(errs, s.free())
+	}
+	l.mu.Lock()
+	errs = append(l.errs, errs...)
+	l.errs = nil
+	l.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// take returns a slot of the pool, or a new one without memory.
+func (l *Loader) take() *slot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.pool); n > 0 {
+		s := l.pool[n-1]
+		l.pool[n-1] = nil
+		l.pool = l.pool[:n-1]
+		return s
+	}
+	return &slot{l: l, buffer: buffer{layout: l.layout, seed: l.cfg.Seed}}
+}
+
+// put takes a slot that nobody uses any more, and gives its memory back where the Loader has no use for
+// it. An error also comes back from Close.
+func (l *Loader) put(s *slot) error {
+	s.mu.Lock()
+	s.run, s.held, s.dead = nil, false, true
+	s.mu.Unlock()
+	l.mu.Lock()
+	if !l.closed && len(l.pool) < l.tokens {
+		l.pool = append(l.pool, s)
+		l.mu.Unlock()
+		return nil
+	}
+	closed := l.closed
+	l.mu.Unlock()
+	err := s.free()
+	if err != nil && !closed {
+		l.mu.Lock()
+		l.errs = append(l.errs, err)
+		l.mu.Unlock()
+	}
+	return err
+}

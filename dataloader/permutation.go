@@ -1,0 +1,108 @@
+package dataloader
+
+// The order of a shuffled epoch: a keyed bijection on [0, n) that is computed place by place, so that
+// a shuffle needs no memory that grows with n and any place can be asked for at any time.
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+const (
+	// tableLen is the length up to which an order is a table made by Fisher-Yates, in which every
+	// permutation is equally likely. A Feistel network over a few bits is not that good: it can
+	// only make even permutations.
+	tableLen = 1024
+
+	// rounds of the Feistel network. Four make a network with good round functions hard to tell from
+	// a random permutation (Luby and Rackoff); two more leave a margin for cheap round functions.
+	rounds = 6
+)
+
+// permutation gives a new order of [0, n) for each epoch. It is safe for concurrent use.
+type permutation struct {
+	n       int
+	seed    uint64
+	current atomic.Pointer[epochOrder] // what the last epoch asked for needs; a pure function of seed and epoch
+}
+
+// epochOrder is what the order of one epoch is computed from.
+type epochOrder struct {
+	epoch           int
+	table           []uint16 // n <= tableLen
+	keys            [rounds]uint64
+	lowBits         uint // the network's word is highBits | lowBits, with 2^(both) < 2n
+	lowMask, hiMask uint64
+}
+
+func newPermutation(n int, seed uint64) *permutation {
+	return &permutation{n: n, seed: seed}
+}
+
+// order returns what epoch's order is computed from, out of the cache where it can. Two goroutines
+// that ask for different epochs only cost each other the cached value.
+func (p *permutation) order(epoch int) *epochOrder {
+	if o := p.current.Load(); o != nil && o.epoch == epoch {
+		return o
+	}
+	o := newEpochOrder(p.n, p.seed, epoch)
+	p.current.Store(o)
+	return o
+}
+
+func newEpochOrder(n int, seed uint64, epoch int) *epochOrder {
+	o := &epochOrder{epoch: epoch}
+	// Words by hash rather than by a generator of the library, whose details may change: an order must
+	// be the same in the process that a checkpoint is restored in.
+	word := func(i int) uint64 { return hash(seed, uint64(epoch), uint64(i), streamShuffle) }
+	if n <= tableLen {
+		o.table = make([]uint16, n)
+		for i := range o.table {
+			j := reduce(word(i), i+1)
+			o.table[i] = o.table[j]
+			o.table[j] = uint16(i)
+		}
+		return o
+	}
+	for i := range o.keys {
+		o.keys[i] = word(i)
+	}
+	width := uint(bits.Len64(uint64(n - 1)))
+	o.lowBits = width / 2
+	o.lowMask = 1<<o.lowBits - 1
+	o.hiMask = 1<<(width-o.lowBits) - 1
+	return o
+}
+
+// at returns the index at place k of an order of [0, n), 0 <= k < n.
+func (o *epochOrder) at(n uint64, k uint64) int {
+	if o.table != nil {
+		return int(o.table[k])
+	}
+	// The network permutes [0, 2^bits), and n is more than half of that. Following its cycle from a
+	// place below n until the value is below n again is a permutation of [0, n), and takes fewer than
+	// two steps on average.
+	for {
+		k = o.encrypt(k)
+		if k < n {
+			return int(k)
+		}
+	}
+}
+
+func (o *epochOrder) encrypt(x uint64) uint64 {
+	hi, lo := x>>o.lowBits, x&o.lowMask
+	for i := 0; i < rounds; i += 2 {
+		hi ^= scramble(lo, o.keys[i]) & o.hiMask
+		lo ^= scramble(hi, o.keys[i+1]) & o.lowMask
+	}
+	return hi<<o.lowBits | lo
+}
+
+// scramble is the round function: it need not be invertible. Its low bits depend on all of v and key.
+func scramble(v, key uint64) uint64 {
+	v = (v + key) * 0x9e3779b97f4a7c15
+	v ^= v >> 32
+	v *= 0xd6e8feb86659fd93
+	return v >> 32
+}

@@ -1,0 +1,166 @@
+package dataloader
+
+// Where a data set writes its samples: rows of a batch.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"sync/atomic"
+	"unsafe"
+)
+
+// buffer is the memory of a batch while it is filled: for each field the rows of all samples, one after
+// another.
+type buffer struct {
+	*layout
+	mem     [][]byte // by field; a multiple of rowBytes long
+	indices []int    // the sample in each row
+	seed    uint64
+	epoch   int
+	turn    uint64                    // changes each time the buffer is filled anew
+	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for
+}
+
+// Row is where one sample is written: its part of the batch, for each field. It is valid until the Read
+// or ReadBatch that it was passed to returns.
+type Row struct {
+	b *buffer
+	k int
+}
+
+// Rows are consecutive rows of a batch. They are valid until the ReadBatch that they were passed to returns.
+type Rows struct {
+	b     *buffer
+	start int
+	n     int
+}
+
+// Bytes returns the memory of a field, numbered as in [Dataset.Fields]: the elements of the sample in
+// row-major order, in the machine's byte order. It panics if there is no such field.
+func (r Row) Bytes(field int) []byte {
+	size := r.b.sizeOf("Row.Bytes", field)
+	return r.b.mem[field][r.k*size : (r.k+1)*size : (r.k+1)*size]
+}
+
+// Values returns the memory of a field as its elements, in row-major order. T must be exactly the field's
+// type: Values panics if it isn't, or if there is no such field, and in a Read that panic reaches the
+// loop.
+func Values[T any](r Row, field int) []T {
+	return values[T](r.b, "Values", field, r.Bytes(field))
+}
+
+// RowsValues returns the memory of a field of all rows, row after row, as [Values] does of one.
+func RowsValues[T any](r Rows, field int) []T {
+	return values[T](r.b, "RowsValues", field, r.Bytes(field))
+}
+
+func values[T any](b *buffer, call string, field int, raw []byte) []T {
+	f := &b.layout.fields[field]
+	if have := reflect.TypeFor[T](); have != f.Dtype.Type {
+		panic(fmt.Errorf("dataloader: %s[%v]: field %d is %s", call, have, field, f.describe()))
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/int(f.Dtype.Size()))
+}
+
+// Rand returns the sample's own random generator, for augmentation. What it gives depends on
+// [Config.Seed], the epoch and the sample's index only, not on workers, batches or what was read
+// before. Asking again continues the same generator. It is valid as long as the row, and not safe for
+// concurrent use.
+func (r Row) Rand() *rand.Rand {
+	rands := r.b.rands.Load()
+	if rands == nil || len(*rands) <= r.k {
+		rands = r.b.makeRands()
+	}
+	own := &(*rands)[r.k]
+	if own.turn != r.b.turn {
+		own.seed(r.b.seed, r.b.epoch, r.b.indices[r.k], r.b.turn)
+	}
+	return &own.rand
+}
+
+// makeRands makes the generators of the buffer's rows. Workers that fill one batch may get here at once;
+// the first one's are used by all.
+func (b *buffer) makeRands() *[]rowRand {
+	for {
+		old := b.rands.Load()
+		if old != nil && len(*old) >= len(b.indices) {
+			return old
+		}
+		made := make([]rowRand, len(b.indices))
+		if b.rands.CompareAndSwap(old, &made) {
+			return &made
+		}
+	}
+}
+
+// forgetRand makes the next Rand of row k start from the beginning: the row is read again.
+func (b *buffer) forgetRand(k int) {
+	if rands := b.rands.Load(); rands != nil && k < len(*rands) {
+		(*rands)[k].turn = 0
+	}
+}
+
+// Len is the number of rows.
+func (r Rows) Len() int { return r.n }
+
+// Row returns row k, 0 <= k < Len(). It panics for other k.
+func (r Rows) Row(k int) Row {
+	if k < 0 || k >= r.n {
+		panic(fmt.Errorf("dataloader: Rows.Row(%d): want 0 to %d", k, r.n-1))
+	}
+	return Row{r.b, r.start + k}
+}
+
+// Bytes returns the memory of a field in all rows, one row after the other without gaps. It panics if
+// there is no such field.
+func (r Rows) Bytes(field int) []byte {
+	size := r.b.sizeOf("Rows.Bytes", field)
+	from, to := r.start*size, (r.start+r.n)*size
+	return r.b.mem[field][from:to:to]
+}
+
+// sizeOf returns the bytes of a row of field, and panics with the name of the call if there is none.
+func (b *buffer) sizeOf(call string, field int) int {
+	if field < 0 || field >= len(b.rowBytes) {
+		panic(fmt.Errorf("dataloader: %s(%d): the data set has %d fields", call, field, len(b.rowBytes)))
+	}
+	return b.rowBytes[field]
+}
+
+// zero clears rows from to to-1: they hold an older batch, and a Read that sets the one hot element of a
+// row relies on the others.
+func (b *buffer) zero(from, to int) {
+	for i, size := range b.rowBytes {
+		clear(b.mem[i][from*size : to*size])
+	}
+}
+
+// move copies row from over row to.
+func (b *buffer) move(to, from int) {
+	for i, size := range b.rowBytes {
+		copy(b.mem[i][to*size:(to+1)*size], b.mem[i][from*size:(from+1)*size])
+	}
+}
+
+// MakeRows returns n zeroed rows in ordinary memory, with sample k in row k, seed 0 and epoch 0: for
+// testing a Dataset's Read and ReadBatch without a Loader.
+func MakeRows(fields []Field, n int) (Rows, error) {
+	if n < 0 {
+		return Rows{}, fmt.Errorf("dataloader: MakeRows: n = %d: want >= 0", n)
+	}
+	l, err := newLayout(fields)
+	if err != nil {
+		return Rows{}, err
+	}
+	b := &buffer{layout: l, mem: make([][]byte, len(fields)), indices: make([]int, n), turn: 1}
+	for i, size := range l.rowBytes {
+		// Memory of a []uint64, for the alignment that Values needs.
+		words := make([]uint64, (n*size+7)/8)
+		b.mem[i] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n*size)
+	}
+	for k := range b.indices {
+		b.indices[k] = k
+	}
+	return Rows{b, 0, n}, nil
+}

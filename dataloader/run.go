@@ -1,0 +1,334 @@
+package dataloader
+
+// One loop over an epoch: how batches get from the workers to the loop, and how it ends.
+//
+// There are as many tokens as batches may be in memory at once: Prefetch, and one in the loop's hands. A
+// token is a slot in the channel free, or nil there for a slot not made yet. A worker takes a token, then
+// the next batch: so the batch that the loop waits for always has one, and nothing can deadlock.
+// Places are counted from the first batch of this loop. The batch at place i is delivered through
+// ready[i % tokens], and since at most tokens places are on their way, those channels, of one element,
+// put batches back into order and are never full.
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+type run struct {
+	l     *Loader
+	epoch int
+	first int   // number of the batch at place 0, if not done already
+	ahead []int // numbers from first on that are done: an Unordered epoch was resumed
+	total int   // batches to deliver
+	count int   // batches of the epoch
+	part  int   // rows of a part; 0: whole batches
+	began time.Time
+
+	begun    atomic.Int64 // batches that workers have taken
+	unopened atomic.Int64 // batches whose parts have not all been offered
+	free     chan *slot
+	ready    []chan *slot
+	tasks    chan task
+
+	stop     chan struct{} // closed when the run is to end
+	stopOnce sync.Once
+	cancel   context.CancelFunc
+	workers  []*worker
+	live     atomic.Int64
+	done     chan struct{} // closed when all workers have ended
+
+	mu    sync.Mutex
+	over  bool // no slot may be adopted any more
+	slots map[*slot]struct{}
+
+	// Of the loop's goroutine.
+	current *Batch
+	block   []Batch // not used yet
+	timer   *time.Timer
+	entered time.Time
+}
+
+// newRun starts the workers for an epoch from p on. They read with ctx.
+func newRun(ctx context.Context, l *Loader, p position) *run {
+	count := l.plan.len(p.epoch)
+	total := max(count-p.batch-len(p.ahead), 0)
+	tokens := min(l.tokens, total+1)
+	r := &run{
+		l: l, epoch: p.epoch, first: p.batch, ahead: p.ahead, total: total, count: count,
+		began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}),
+		free: make(chan *slot, tokens), ready: make([]chan *slot, tokens),
+		slots: make(map[*slot]struct{}, tokens),
+	}
+	for i := range r.ready {
+		switch {
+		case !l.cfg.Unordered:
+			r.ready[i] = make(chan *slot, 1)
+		case i == 0:
+			r.ready[i] = make(chan *slot, tokens)
+		default:
+			r.ready[i] = r.ready[0]
+		}
+		r.free <- nil
+	}
+	workers := l.workers
+	if rows := l.plan.maxSize(); rows > 0 {
+		workers = min(workers, total*((rows+r.partSize(rows)-1)/r.partSize(rows)))
+	} else if total == 0 {
+		workers = 0
+	}
+	r.tasks = make(chan task, 4*(workers+tokens))
+	r.unopened.Store(int64(total))
+	r.live.Store(int64(workers))
+	if workers == 0 {
+		close(r.done)
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	reader, _ := l.ds.(BatchReader)
+	for range workers {
+		w := &worker{r: r, reader: reader}
+		r.workers = append(r.workers, w)
+		go w.loop(ctx)
+	}
+	return r
+}
+
+// partBytes is about how much of a batch a worker fills at a time: enough that handing out parts costs
+// nothing beside it.
+const partBytes = 256 << 10
+
+// partSize returns how many rows of a batch of n one worker fills at a time.
+func (r *run) partSize(n int) int {
+	size := max(partBytes/r.l.layout.total, 1)
+	if busy := min(r.total, len(r.ready)-1); busy < r.l.workers {
+		// Fewer batches at a time than workers: they fill them together.
+		size = min(size, (n+r.l.workers-1)/r.l.workers)
+	}
+	if n < 2*size {
+		return n
+	}
+	return size
+}
+
+// numberAt returns the number in the epoch of the batch at a place of this loop.
+func (r *run) numberAt(place int) int {
+	b := r.first + place
+	for _, done := range r.ahead { // ascending
+		if done <= b {
+			b++
+		}
+	}
+	return b
+}
+
+// adopt returns a slot of the pool or a new one, or nil if the run is over.
+func (r *run) adopt() *slot {
+	s := r.l.take()
+	r.mu.Lock()
+	over := r.over
+	if !over {
+		s.mu.Lock()
+		s.run, s.dead = r, false
+		s.mu.Unlock()
+		r.slots[s] = struct{}{}
+	}
+	r.mu.Unlock()
+	if over {
+		r.l.put(s)
+		return nil
+	}
+	return s
+}
+
+// giveAway takes a slot out of the run, that the loop holds and keeps.
+func (r *run) giveAway(s *slot) {
+	r.mu.Lock()
+	delete(r.slots, s)
+	over := r.over
+	r.mu.Unlock()
+	if !over {
+		r.free <- nil
+	}
+}
+
+// recycle takes a slot back from the loop.
+func (r *run) recycle(s *slot) error {
+	alive, err := s.letGo()
+	if alive {
+		r.free <- s
+	}
+	return err
+}
+
+func (r *run) workerDone() {
+	if r.live.Add(-1) == 0 {
+		close(r.done)
+	}
+}
+
+// shut tells everybody that the run is to end.
+func (r *run) shut() {
+	r.stopOnce.Do(func() {
+		close(r.stop)
+		r.cancel()
+	})
+}
+
+// await waits for the workers of a run that was shut, and returns whether they have all ended.
+func (r *run) await(timeout <-chan time.Time) bool {
+	if r.ended() {
+		return true
+	}
+	select {
+	case <-r.done:
+		return true
+	case <-timeout:
+		return false
+	}
+}
+
+// ended reports whether all workers have.
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// collect takes all slots back, but for those that a worker is still in or the loop holds: they follow
+// when they are let go.
+func (r *run) collect() {
+	r.mu.Lock()
+	r.over = true
+	slots := r.slots
+	r.slots = nil
+	r.mu.Unlock()
+	for s := range slots {
+		s.kill()
+	}
+}
+
+// stuck names the readers that have not returned.
+func (r *run) stuck() []error {
+	var errs []error
+	for _, w := range r.workers {
+		if b := w.batch.Load(); b != 0 {
+			errs = append(errs, &SampleError{r.epoch, int(b - 1), int(w.index.Load()),
+				fmt.Errorf("still being read though told to stop: %w", ErrTimeout)})
+		}
+	}
+	return errs
+}
+
+// next waits for the batch at a place, at most for the timeout.
+func (r *run) next(ctx context.Context, place int) (*slot, error) {
+	ready := r.ready[place%len(r.ready)]
+	select {
+	case s := <-ready:
+		return r.received(ctx, s)
+	default:
+	}
+	began := time.Now()
+	defer func() { r.l.waited.Add(int64(time.Since(began))) }()
+	var overdue <-chan time.Time
+	if limit := r.l.cfg.Timeout; limit > 0 {
+		if r.timer == nil {
+			r.timer = time.NewTimer(limit)
+		} else {
+			r.timer.Reset(limit)
+		}
+		defer r.timer.Stop()
+		overdue = r.timer.C
+	}
+	for {
+		select {
+		case s := <-ready:
+			return r.received(ctx, s)
+		case <-r.stop:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, r.cancelled(ctx)
+		case <-overdue:
+			wait, err := r.overdue(place)
+			if err != nil {
+				return nil, err
+			}
+			r.timer.Reset(wait)
+		}
+	}
+}
+
+// received takes the slot, unless the run has ended meanwhile: then what is in the slot may be a
+// consequence of that.
+func (r *run) received(ctx context.Context, s *slot) (*slot, error) {
+	held := s.hold(r)
+	err := r.verdict(ctx)
+	if err == nil && held {
+		return s, nil
+	}
+	if held {
+		r.recycle(s)
+	}
+	if err == nil {
+		err = ErrClosed
+	}
+	return nil, err
+}
+
+// verdict returns why the loop is to end, or nil.
+func (r *run) verdict(ctx context.Context) error {
+	select {
+	case <-r.stop:
+		return ErrClosed
+	default:
+	}
+	if ctx.Err() != nil {
+		return r.cancelled(ctx)
+	}
+	return nil
+}
+
+func (r *run) cancelled(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err {
+		return fmt.Errorf("dataloader: epoch %d: %w", r.epoch, err)
+	}
+	return fmt.Errorf("dataloader: epoch %d: %w: %w", r.epoch, err, cause)
+}
+
+// overdue returns an error if a call that the batch at place waits for takes longer than the timeout, else
+// how long it may still take.
+func (r *run) overdue(place int) (time.Duration, error) {
+	limit := r.l.cfg.Timeout
+	wait, now := limit, time.Since(r.began)
+	for _, w := range r.workers {
+		since, b := w.since.Load(), int(w.batch.Load()-1)
+		if since == 0 || b < 0 || !r.l.cfg.Unordered && b != r.numberAt(place) {
+			continue
+		}
+		if took := now - time.Duration(since-1); took >= limit {
+			return 0, &SampleError{r.epoch, b, int(w.index.Load()),
+				fmt.Errorf("reading has not returned after %v (Config.Timeout is %v): %w", took.Round(time.Millisecond), limit, ErrTimeout)}
+		} else {
+			wait = min(wait, limit-took)
+		}
+	}
+	return wait, nil
+}
+
+// batch makes the Batch of a slot.
+func (r *run) batch(s *slot) *Batch {
+	if len(r.block) == 0 {
+		r.block = make([]Batch, batchBlock)
+	}
+	b := &r.block[0]
+	r.block = r.block[1:]
+	b.Epoch, b.Index, b.Indices, b.Skipped = s.epoch, s.number, s.indices[:len(s.indices):len(s.indices)], s.skipped
+	b.n, b.run = len(s.indices), r
+	b.slot.Store(s)
+	return b
+}

@@ -1,0 +1,200 @@
+package dataloader
+
+// Where a Loader is in its sequence of epochs and batches, and how that survives the process.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// position is the next batch to be consumed. It is never at the end of an epoch, but at the start of the
+// next.
+type position struct {
+	epoch, batch int
+	ahead        []int // batches after batch that were consumed before it, ascending: Unordered only
+}
+
+func (p position) clone() position {
+	p.ahead = slices.Clone(p.ahead)
+	return p
+}
+
+// consume marks batch b of an epoch with n batches.
+func (p *position) consume(b, n int) {
+	if b != p.batch {
+		i, _ := slices.BinarySearch(p.ahead, b)
+		p.ahead = slices.Insert(p.ahead, i, b)
+		return
+	}
+	p.batch++
+	for len(p.ahead) > 0 && p.ahead[0] == p.batch {
+		p.batch++
+		p.ahead = slices.Delete(p.ahead, 0, 1)
+	}
+	if p.batch >= n {
+		*p = position{epoch: p.epoch + 1, ahead: p.ahead[:0]}
+	}
+}
+
+// upcoming is where the next loop starts. The caller holds l.mu.
+func (l *Loader) upcoming() position {
+	switch {
+	case l.setEpoch != nil:
+		return position{epoch: *l.setEpoch}
+	case !l.resumed && (l.at.batch > 0 || len(l.at.ahead) > 0): // a loop was left
+		return position{epoch: l.at.epoch + 1}
+	}
+	return l.at
+}
+
+// advance marks a batch of the running loop as consumed.
+func (l *Loader) advance(number int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at.consume(number, l.run.count)
+}
+
+// passOver marks an epoch without batches as consumed.
+func (l *Loader) passOver(epoch int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = position{epoch: epoch + 1}
+}
+
+// SetEpoch makes n, >= 0, the epoch of the next loop, from its first batch on. A loop that runs is not
+// affected. A negative n is an error of the next loop. Epochs advance by themselves: there is no need to
+// call it each time.
+func (l *Loader) SetEpoch(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setEpoch = &n
+}
+
+// stateVersion is raised when what a State means changes.
+const stateVersion = 1
+
+// State is a place in the sequence of batches, for a checkpoint. It is plain data and survives
+// encoding/json. Except for where it is, it describes the data set and configuration, for Restore to
+// compare.
+type State struct {
+	Version int   `json:"version"`
+	Epoch   int   `json:"epoch"`
+	Batch   int   `json:"batch"`           // the next of Epoch to be delivered
+	Ahead   []int `json:"ahead,omitempty"` // batches after it that were delivered already (Unordered)
+
+	Seed      uint64   `json:"seed,string"` // text: JSON numbers of other languages end at 2^53
+	Samples   int      `json:"samples"`     // of the data set
+	Fields    []string `json:"fields"`
+	Order     string   `json:"order"`
+	BatchSize int      `json:"batch_size"`
+	LastBatch string   `json:"last_batch"`
+	Rank      int      `json:"rank"`
+	WorldSize int      `json:"world_size"`
+}
+
+// State returns the place after the batches that the loop has consumed, the one in its body included; those
+// read ahead don't count. An error in place of a batch counts as that batch. At the end of an epoch it
+// is the start of the next.
+func (l *Loader) State() State {
+	s := l.describe()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.at
+	if l.run == nil && l.setEpoch != nil {
+		at = l.upcoming()
+	}
+	s.Epoch, s.Batch, s.Ahead = at.epoch, at.batch, slices.Clone(at.ahead)
+	return s
+}
+
+func (l *Loader) describe() State {
+	s := State{
+		Version: stateVersion, Seed: l.cfg.Seed, Samples: l.plan.samples, Fields: l.layout.describe(),
+		BatchSize: l.cfg.BatchSize, LastBatch: l.cfg.LastBatch.String(), Rank: l.plan.rank, WorldSize: l.plan.world,
+	}
+	switch {
+	case l.plan.dealt != nil:
+		s.Order = fmt.Sprintf("BatchSampler %T", l.plan.dealt)
+	case l.cfg.Sampler != nil:
+		s.Order = fmt.Sprintf("Sampler %T of %d", l.plan.sampler, l.plan.places)
+	case l.cfg.Shuffle:
+		s.Order = "shuffled"
+	default:
+		s.Order = "sequential"
+	}
+	return s
+}
+
+// Restore makes the next loop continue at s, with exactly the batches that would have followed there. The
+// number of workers, Prefetch, Unordered, Stream and what happens to errors may be different. It returns
+// [ErrRunning] while a loop runs, and an [ErrState] that lists what differs if s is of another data set,
+// order or seed, batch size or rank; the Loader is where it was then.
+func (l *Loader) Restore(s State) error {
+	if err := l.fits(s); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.run != nil || l.starting:
+		return ErrRunning
+	}
+	l.at = position{s.Epoch, s.Batch, slices.Clone(s.Ahead)}
+	l.setEpoch, l.resumed = nil, true
+	return nil
+}
+
+// fits returns an error that lists what of s is not as this Loader's States are.
+func (l *Loader) fits(s State) error {
+	if s.Version != stateVersion {
+		return fmt.Errorf("dataloader: Restore: %w: State.Version = %d: want %d", ErrState, s.Version, stateVersion)
+	}
+	want := l.describe()
+	var errs []error
+	differ := func(what string, have, want any) {
+		errs = append(errs, fmt.Errorf("dataloader: Restore: %w: State.%s = %v: this loader has %v", ErrState, what, have, want))
+	}
+	if s.Samples != want.Samples {
+		differ("Samples", s.Samples, want.Samples)
+	}
+	if !slices.Equal(s.Fields, want.Fields) {
+		differ("Fields", s.Fields, want.Fields)
+	}
+	if s.Order != want.Order {
+		differ("Order", s.Order, want.Order)
+	}
+	if s.Seed != want.Seed {
+		differ("Seed", s.Seed, want.Seed)
+	}
+	if s.BatchSize != want.BatchSize {
+		differ("BatchSize", s.BatchSize, want.BatchSize)
+	}
+	if s.LastBatch != want.LastBatch {
+		differ("LastBatch", s.LastBatch, want.LastBatch)
+	}
+	if s.Rank != want.Rank || s.WorldSize != want.WorldSize {
+		differ("Rank", fmt.Sprintf("%d of %d", s.Rank, s.WorldSize), fmt.Sprintf("%d of %d", want.Rank, want.WorldSize))
+	}
+	if s.Epoch < 0 {
+		differ("Epoch", s.Epoch, "none below 0")
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	n := l.plan.len(s.Epoch)
+	if s.Batch < 0 || s.Batch > max(n-1, 0) {
+		differ("Batch", s.Batch, fmt.Sprintf("batches 0 to %d in epoch %d", n-1, s.Epoch))
+	}
+	last := s.Batch
+	for _, b := range s.Ahead {
+		if b <= last || b >= n {
+			differ("Ahead", s.Ahead, fmt.Sprintf("batches above %d, ascending, to %d", s.Batch, n-1))
+			break
+		}
+		last = b
+	}
+	return errors.Join(errs...)
+}

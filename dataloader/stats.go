@@ -1,0 +1,62 @@
+package dataloader
+
+// What a Loader has done, and what it holds.
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats are figures of a Loader since [New].
+type Stats struct {
+	Batches         int64 // delivered
+	Samples         int64 // in them
+	Skipped         int64 // samples left out by SkipErrors
+	BatchReadErrors int64 // calls of ReadBatch that failed though Read could read each of their samples
+
+	Looped time.Duration // spent in loops, body included
+	Waited time.Duration // of that, spent waiting for a batch: Waited/Looped is the share that data costs
+	Busy   time.Duration // spent reading, by all workers together; of loops that have ended
+
+	Workers  int // goroutines that read, at most
+	Prefetch int // batches read ahead, at most
+
+	Slots       int64 // batches that there is memory for now, kept ones included
+	PinnedBytes int64 // of host memory that they take
+
+	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding by
+	// the engine. With a BatchSampler it is unknown, and 0.
+	PinnedLimit int64
+
+	Stuck int // loops with readers that did not return when their loop had ended, and have not yet
+}
+
+// counters are the parts of Stats that loops and workers count.
+type counters struct {
+	batches, samples, skipped, batchReadErrors atomic.Int64
+	looped, waited, busy                       atomic.Int64 // nanoseconds
+	slots, pinnedBytes                         atomic.Int64
+}
+
+// Stats returns the figures. It may be called at any time.
+func (l *Loader) Stats() Stats {
+	s := Stats{
+		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(), BatchReadErrors: l.batchReadErrors.Load(),
+		Waited: time.Duration(l.waited.Load()), Busy: time.Duration(l.busy.Load()),
+		Workers: l.workers, Prefetch: l.tokens - 1,
+		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
+		PinnedLimit: int64(min(l.tokens, l.plan.batches+1)) * int64(l.rows) * int64(l.layout.total),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Looped = time.Duration(l.looped.Load())
+	if l.run != nil {
+		s.Looped += time.Since(l.run.entered)
+	}
+	for _, r := range l.leftover {
+		if !r.ended() {
+			s.Stuck++
+		}
+	}
+	return s
+}
