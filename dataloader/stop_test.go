@@ -1,0 +1,371 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pintensor/pin/pintensor"
+)
+
+func TestCancelEndsTheLoop(t *testing.T) {
+	e := newEngine(t)
+	cause := errors.New("enough")
+	for _, workers := range []int{1, 4} {
+		l := newLoader(t, counting(100), Config{BatchSize: 4, Workers: workers, Pin: e})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		turns, failures := 0, 0
+		for b, err := range l.Batches(ctx) {
+			if err != nil {
+				if b != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+					t.Errorf("%v, %v", b, err)
+				}
+				failures++
+				continue
+			}
+			if turns++; turns == 3 {
+				cancel(cause)
+			}
+		}
+		if turns != 3 || failures != 1 {
+			t.Errorf("%d turns and %d errors, want 3 and 1", turns, failures)
+		}
+		if s := l.State(); s.Epoch != 0 || s.Batch != 3 {
+			t.Errorf("state after cancelling: epoch %d, batch %d", s.Epoch, s.Batch)
+		}
+		for range l.Batches(ctx) {
+			failures++
+		}
+		if failures != 2 {
+			t.Errorf("a loop with a cancelled context has %d turns, want one error", failures-1)
+		}
+		if got := len(epoch(t, l)); got != 25 || l.State().Epoch != 2 {
+			t.Errorf("next epoch has %d batches, state %+v", got, l.State())
+		}
+	}
+	l := newLoader(t, counting(3), Config{BatchSize: 1, Pin: e})
+	for _, err := range l.Batches(nil) { //nolint:staticcheck // that is the test
+		if err == nil || !strings.Contains(err.Error(), "ctx is nil") {
+			t.Errorf("nil context: %v", err)
+		}
+	}
+}
+
+// A Read that waits for its context ends with it, and the consumer gets the context's error, not Read's.
+func TestCancelReachesReaders(t *testing.T) {
+	e := newEngine(t)
+	started := make(chan bool, 100)
+	ds := FromFunc(8, countFields, func(ctx context.Context, i int, row Row) error {
+		started <- true
+		<-ctx.Done()
+		return errors.New("interrupted")
+	})
+	l := newLoader(t, ds, Config{BatchSize: 2, Workers: 3, Pin: e})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-started; cancel() }()
+	turns := 0
+	for _, err := range l.Batches(ctx) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		turns++
+	}
+	if turns != 1 {
+		t.Errorf("%d turns, want 1", turns)
+	}
+}
+
+func TestCloseEndsARunningLoop(t *testing.T) {
+	e := newEngine(t)
+	l := newLoader(t, counting(1000), Config{BatchSize: 1, Pin: e})
+	var closed error
+	turns, failures := 0, 0
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("error %v", err)
+			}
+			failures++
+			continue
+		}
+		if turns++; turns == 5 {
+			done := make(chan bool)
+			go func() { closed = l.Close(); close(done) }()
+			<-done
+			if err := verify(b, 1); err != nil {
+				t.Errorf("the batch in the body, after Close: %v", err)
+			}
+		}
+	}
+	if turns != 5 || failures != 1 || closed != nil {
+		t.Errorf("%d turns, %d errors, Close: %v", turns, failures, closed)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	for _, err := range l.Batches(t.Context()) {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("loop after Close: %v", err)
+		}
+	}
+	if err := l.Restore(l.State()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Restore after Close: %v", err)
+	}
+}
+
+// Close while the loop waits for a batch, whose reader ends with its context.
+func TestCloseWakesAWaitingLoop(t *testing.T) {
+	e := newEngine(t)
+	started := make(chan bool, 1)
+	ds := FromFunc(1, countFields, func(ctx context.Context, i int, row Row) error {
+		started <- true
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	l := newLoader(t, ds, Config{BatchSize: 1, Pin: e})
+	go func() { <-started; l.Close() }()
+	for _, err := range l.Batches(t.Context()) {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestPulledLoop(t *testing.T) {
+	l := newLoader(t, counting(10), Config{BatchSize: 2})
+	next, stop := iter.Pull2(l.Batches(t.Context()))
+	for range 2 {
+		if b, err, ok := next(); err != nil || !ok || verify(b, 2) != nil {
+			t.Fatal(err, ok)
+		}
+	}
+	stop()
+	if got := len(epoch(t, l)); got != 5 {
+		t.Errorf("%d batches after a loop that was stopped", got)
+	}
+}
+
+// The body's own panic leaves the loader whole.
+func TestPanicInTheBody(t *testing.T) {
+	l := newLoader(t, counting(10), Config{BatchSize: 2})
+	mustPanic(t, "the loop", func() {
+		for range l.Batches(t.Context()) {
+			panic("in the body")
+		}
+	})
+	if got := flat(epoch(t, l)); len(got) != 10 {
+		t.Errorf("samples %v", got)
+	}
+}
+
+// stubborn is a set whose sample bad hangs, whatever its context says, until release is closed.
+func stubborn(n, bad int, release chan struct{}, returned *atomic.Int32) Dataset {
+	return FromFunc(n, countFields, func(_ context.Context, i int, row Row) error {
+		if i == bad {
+			<-release
+			returned.Add(1)
+		}
+		write(i, row)
+		return nil
+	})
+}
+
+func TestTimeoutNamesTheSample(t *testing.T) {
+	e := newEngine(t)
+	for _, unordered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			var returned atomic.Int32
+			l, err := New(stubborn(100, 21, release, &returned), Config{BatchSize: 4, Workers: 3, Timeout: 2 * time.Second, Unordered: unordered, Pin: e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			turns := 0
+			var last error
+			for b, err := range l.Batches(t.Context()) {
+				if last = err; err == nil {
+					if err := verify(b, 4); err != nil {
+						t.Fatal(err)
+					}
+				}
+				turns++
+			}
+			var sample *SampleError
+			if !errors.Is(last, ErrTimeout) || !errors.As(last, &sample) || sample.Index != 21 || sample.Batch != 5 ||
+				!strings.Contains(last.Error(), "2s") {
+				t.Errorf("error %v", last)
+			}
+			want := 6
+			if unordered {
+				want = 25
+			}
+			if turns != want {
+				t.Errorf("%d turns, want %d", turns, want)
+			}
+			if took := time.Since(began); took != 4*time.Second {
+				t.Errorf("the loop took %v, want 2s and 2s for the reader to end", took)
+			}
+			if s := l.Stats(); s.Stuck != 1 {
+				t.Errorf("Stats.Stuck = %d, want 1", s.Stuck)
+			}
+			began = time.Now()
+			err = l.Close()
+			if !errors.Is(err, ErrTimeout) || !errors.As(err, &sample) || sample.Index != 21 {
+				t.Errorf("Close: %v", err)
+			}
+			if took := time.Since(began); took != 2*time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			if s := l.Stats(); s.Slots != 1 {
+				t.Errorf("%d slots while a reader writes to one", s.Slots)
+			}
+			close(release)
+			synctest.Wait()
+			if returned.Load() != 1 {
+				t.Error("the reader has not returned")
+			}
+			if s := l.Stats(); s.Slots != 0 || s.PinnedBytes != 0 {
+				t.Errorf("%d slots of %d bytes after the reader returned", s.Slots, s.PinnedBytes)
+			}
+		})
+	}
+}
+
+// A slow epoch of reads that each take less than the timeout has none.
+func TestTimeoutIsOfOneRead(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		ds := FromFunc(20, countFields, func(_ context.Context, i int, row Row) error {
+			time.Sleep(900 * time.Millisecond)
+			write(i, row)
+			return nil
+		})
+		l, err := New(ds, Config{BatchSize: 5, Workers: 2, Timeout: time.Second, Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := flat(epoch(t, l)); len(got) != 20 {
+				t.Errorf("samples %v", got)
+			}
+		}
+		s := l.Stats()
+		if s.Busy != 2*20*900*time.Millisecond {
+			t.Errorf("Stats.Busy = %v", s.Busy)
+		}
+		if s.Looped != 18*time.Second || s.Waited != s.Looped {
+			t.Errorf("Stats.Looped = %v, Waited = %v, want 18s each", s.Looped, s.Waited)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Breaking out of a loop with a reader that hangs comes back within the bound, the next loop works, and the
+// reader's memory is neither used again before it returns nor lost when it does.
+func TestBreakWithAStuckReader(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var returned, calls atomic.Int32
+		hang := make(chan struct{}, 1)
+		ds := FromFunc(40, countFields, func(_ context.Context, i int, row Row) error {
+			if i == 5 && calls.Add(1) == 1 {
+				hang <- struct{}{}
+				<-release
+				returned.Add(1)
+			}
+			write(i, row)
+			return nil
+		})
+		l, err := New(ds, Config{BatchSize: 4, Workers: 2, Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-hang
+			break
+		}
+		if took := time.Since(began); took != defaultGrace {
+			t.Errorf("break took %v, want %v", took, defaultGrace)
+		}
+		for range 3 {
+			for b, err := range l.Batches(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := verify(b, 4); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		close(release)
+		synctest.Wait()
+		if s := l.Stats(); s.Stuck != 0 || returned.Load() != 1 {
+			t.Errorf("Stats.Stuck = %d after the reader returned", s.Stuck)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// Memory that the engine does not have is an error in the batch's place.
+func TestEngineLimit(t *testing.T) {
+	leakFree := newEngine(t)
+	small, err := pintensor.NewEngine(pintensor.WithLimit(64 << 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	l := newLoader(t, counting(8000), Config{BatchSize: 4000, Workers: 1, Pin: small})
+	turns := 0
+	for b, err := range l.Batches(t.Context()) {
+		var batch *SampleError
+		if b != nil || !errors.Is(err, pintensor.ErrLimit) || !errors.As(err, &batch) || batch.Index != -1 || batch.Batch != turns {
+			t.Fatalf("batch %d: %v, %v", turns, b, err)
+		}
+		turns++
+	}
+	if turns != 2 {
+		t.Errorf("%d turns, want 2", turns)
+	}
+	_ = leakFree
+}
+
+// 100 epochs leave memory where it was.
+func TestMemoryStaysSteady(t *testing.T) {
+	e := newEngine(t)
+	l := newLoader(t, counting(300), Config{BatchSize: 7, Shuffle: true, Workers: 4, Pin: e})
+	measure := func() (heap, pinned int64) {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc), e.Stats().Lent.Current
+	}
+	for range 5 {
+		epoch(t, l)
+	}
+	heap, pinned := measure()
+	for range 100 {
+		epoch(t, l)
+	}
+	heapAfter, pinnedAfter := measure()
+	if pinnedAfter > pinned || heapAfter > heap+64<<10 {
+		t.Errorf("heap %d, then %d; pinned %d, then %d", heap, heapAfter, pinned, pinnedAfter)
+	}
+}
