@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseFlags(t *testing.T) {
+	check(t)
+	plot := filepath.Join(t.TempDir(), "loss.PNG")
+	got, err := parseFlags(strings.Fields("-data d -epochs 3 -batch 1 -lr 0.5 -workers 4 -dtype float64 -model cnn -plot "+plot), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{data: "d", epochs: 3, batch: 1, learningRate: 0.5, workers: 4, seed: 1, dtype: "float64", model: "cnn", plot: plot}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, err = parseFlags([]string{"-seed", "18446744073709551615"}, io.Discard); err != nil || got.seed != math.MaxUint64 {
+		t.Errorf("largest seed: %v, %v", got.seed, err)
+	}
+}
+
+// The error must name the flag and the value. run must return it before it looks for any data.
+func TestBadFlags(t *testing.T) {
+	check(t)
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"-epochs 0":                       `"0" for flag -epochs: expected at least 1`,
+		"-epochs many":                    `"many" for flag -epochs`,
+		"-batch 0":                        `"0" for flag -batch: expected at least 1`,
+		"-batch -64":                      `"-64" for flag -batch`,
+		"-batch 99999999999999999999":     `"99999999999999999999" for flag -batch`,
+		"-lr 0":                           `"0" for flag -lr: expected a number above 0`,
+		"-lr -1":                          `"-1" for flag -lr`,
+		"-lr NaN":                         `"NaN" for flag -lr`,
+		"-lr Inf":                         `"+Inf" for flag -lr`,
+		"-workers -1":                     `"-1" for flag -workers: expected 0 to 4096`,
+		"-workers 5000":                   `"5000" for flag -workers: expected 0 to 4096`,
+		"-seed -1":                        `"-1" for flag -seed`,
+		"-dtype int8":                     `"int8" for flag -dtype: expected float32 or float64`,
+		"-model resnet":                   `"resnet" for flag -model: expected mlp or cnn`,
+		"-plot loss.jpg":                  `"loss.jpg" for flag -plot: expected a name ending in .png`,
+		"-plot " + dir + "/missing/a.png": `/missing/a.png" for flag -plot: expected a file in a folder that exists`,
+		"-gpu":                            "-gpu",
+		"train":                           `argument "train"`,
+	} {
+		var out bytes.Buffer
+		err := run(context.Background(), append([]string{"-data", dir}, strings.Fields(args)...), &out, &out)
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) || status(err) != 2 {
+			t.Errorf("%s: error %v, want one of usage with %q", args, err, want)
+		}
+		if out.Len() > 0 {
+			t.Errorf("%s: printed %q, want the error alone", args, out.String())
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	check(t)
+	var out bytes.Buffer
+	err := run(context.Background(), []string{"-h"}, &out, io.Discard)
+	if !errors.Is(err, flag.ErrHelp) || status(err) != 0 {
+		t.Errorf("error %v with status %d, want flag.ErrHelp with 0", err, status(err))
+	}
+	for _, name := range []string{"data", "epochs", "batch", "lr", "workers", "seed", "dtype", "model", "plot"} {
+		if !strings.Contains(out.String(), "-"+name+" ") {
+			t.Errorf("help lacks -%s:\n%s", name, &out)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// The program: data, loader, network, and the loop over epochs and batches.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// run is main without its globals: it can be tested, and nothing is left running when it returns. Results are written
+// to stdout, the progress bar to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	cfg, err := parseFlags(args, stdout)
+	if err != nil {
+		return err
+	}
+	dir, err := locate(ctx, cfg.data)
+	if err != nil {
+		return explain(ctx, err, "looking for the MNIST files", nil)
+	}
+	trainImages, testImages, err := load(dir)
+	if err != nil {
+		return err
+	}
+	if cfg.batch > trainImages.count() {
+		return badFlag("batch", cfg.batch, fmt.Sprintf("at most the %d training images", trainImages.count()))
+	}
+	show := newDisplay(stdout, stderr)
+	show.printf("%d training and %d test images from %s\n", trainImages.count(), testImages.count(), dir)
+	if cfg.dtype == "float64" {
+		err = fit[float64](ctx, cfg, trainImages, testImages, show)
+	} else {
+		err = fit[float32](ctx, cfg, trainImages, testImages, show)
+	}
+	if err == nil {
+		show.printf("%s\n", pinned(pintensor.Default().Stats()))
+	}
+	return errors.Join(err, show.err)
+}
+
+// session is a network in training, and where its data comes from.
+type session[T float] struct {
+	net         *network[T]
+	train, test *dataloader.Loader
+	answers     []byte // the labels of the test images
+	curve       curve
+	show        *display
+}
+
+// fit trains a network and tests it after each epoch.
+func fit[T float](ctx context.Context, cfg config, trainImages, testImages images, show *display) (err error) {
+	m := modelNamed[T](cfg.model)
+	net, err := newNetwork(m, cfg.batch, cfg.learningRate, cfg.seed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, net.close()) }()
+	show.printf("%s, %d parameters, %s\n", m.text, net.parameters(), cfg.dtype)
+
+	train, err := newLoader[T](cfg, trainImages, m.input, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, train.Close()) }()
+	test, err := newLoader[T](cfg, testImages, m.input, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, test.Close()) }()
+
+	s := &session[T]{net: net, train: train, test: test, answers: testImages.labels, show: show}
+	for epoch := 1; epoch <= cfg.epochs && err == nil; epoch++ {
+		err = s.epoch(ctx, epoch, cfg.epochs)
+	}
+	if cfg.plot != "" && len(s.curve.losses) > 0 { // also of a run that was interrupted
+		err = errors.Join(err, s.curve.save(cfg.plot))
+	}
+	return err
+}
+
+// newLoader returns a loader of batches of the images, each image of the given shape.
+func newLoader[T float](cfg config, m images, shape tensor.Shape, shuffle bool) (*dataloader.Loader, error) {
+	return dataloader.New(newDataset[T](m, shape), dataloader.Config{
+		BatchSize: cfg.batch,
+		Shuffle:   shuffle,
+		Seed:      cfg.seed,
+		Workers:   cfg.workers,
+		// The network takes exactly BatchSize images at a time, so the last batch is filled up with images of its own. In
+		// training these count a little more than others; in testing only the first Len() are looked at.
+		LastBatch: dataloader.PadLast,
+	})
+}
+
+// epoch trains on all training images once, and then tests.
+func (s *session[T]) epoch(ctx context.Context, epoch, epochs int) error {
+	name := fmt.Sprintf("epoch %d/%d", epoch, epochs)
+	if err := s.trainOnce(ctx, name); err != nil {
+		return explain(ctx, err, "training, "+name, s.curve.tests)
+	}
+	return explain(ctx, s.testOnce(ctx), "testing, "+name, s.curve.tests)
+}
+
+func (s *session[T]) trainOnce(ctx context.Context, name string) error {
+	bar := s.show.start(name, s.train.Len())
+	defer bar.stop()
+	var sum float64 // of the losses of all images
+	var seen int
+	var waited time.Duration
+	begin := time.Now()
+	ready := begin // when the network was ready for the next batch
+	for b, err := range s.train.Batches(ctx) {
+		if err != nil {
+			return err
+		}
+		waited += time.Since(ready)
+
+		// b and its tensors are ours until the next turn of the loop; then their memory gets another batch.
+		loss, err := s.net.train(b.Host(fieldImage), b.Host(fieldLabel))
+		if err != nil {
+			return err
+		}
+		if math.IsNaN(loss) || math.IsInf(loss, 0) {
+			return fmt.Errorf("%s: the loss is %v at batch %d: a smaller -lr may help", name, loss, b.Index)
+		}
+		sum += loss * float64(b.Len())
+		seen += b.Len()
+		s.curve.add(loss)
+		bar.step(b.Len(), s.curve.smoothed())
+		ready = time.Now()
+	}
+	bar.stop()
+	took := time.Since(begin)
+	s.show.printf("%s in %.1fs: loss %.4f, %.0f images/s, %.1f%% of the time waiting for data\n", name,
+		took.Seconds(), sum/float64(seen), float64(seen)/took.Seconds(), 100*waited.Seconds()/took.Seconds())
+	return nil
+}
+
+func (s *session[T]) testOnce(ctx context.Context) error {
+	right := 0
+	for b, err := range s.test.Batches(ctx) {
+		if err != nil {
+			return err
+		}
+		predicted, err := s.net.predict(b.Host(fieldImage))
+		if err != nil {
+			return err
+		}
+		for k, index := range b.Indices { // what fills a short batch up has no index
+			if predicted[k] == int(s.answers[index]) {
+				right++
+			}
+		}
+	}
+	accuracy := 100 * float64(right) / float64(len(s.answers))
+	s.curve.endEpoch(accuracy)
+	s.show.printf("test accuracy %.2f%%\n", accuracy)
+	return nil
+}
+
+// pinned says what memory the batches were in.
+func pinned(s pintensor.Stats) string {
+	text := fmt.Sprintf("batches in %.1f MB of pinned memory (%s)", float64(s.Lent.Peak)/1e6, s.Locking)
+	if s.Unlocked > 0 {
+		text += fmt.Sprintf(", %d of %d blocks not page-locked: %s", s.Unlocked, s.Cold, s.LockError)
+	}
+	return text
+}
+
+// interrupted is the error of a run that its context has ended. It tells how far the run came, and leaves out what
+// the packages below say about it.
+type interrupted struct {
+	while string
+	tests []float64 // accuracies so far
+	err   error
+}
+
+// explain returns err as an interrupted if the end of ctx is what it is about, and as it is otherwise.
+func explain(ctx context.Context, err error, while string, tests []float64) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return &interrupted{while, tests, err}
+}
+
+func (e *interrupted) Error() string {
+	text := "interrupted while " + e.while
+	if n := len(e.tests); n > 0 {
+		text += fmt.Sprintf("; the test accuracy after epoch %d was %.2f%%", n, e.tests[n-1])
+	}
+	return text
+}
+
+func (e *interrupted) Unwrap() error { return e.err }
