@@ -70,10 +70,8 @@ func (e *Event) Wait(ctx context.Context) error {
 		return errNilContext
 	}
 	if !e.landed() {
-		select {
-		case <-e.stage.landed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := await(ctx, e.stage.landed); err != nil {
+			return err
 		}
 	}
 	if done, err := e.result(); done {

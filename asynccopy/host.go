@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/pintensor/pin/internal/strided"
+	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
 )
 
@@ -20,6 +21,11 @@ func layoutOf(t *tensor.Dense) (strided.Layout, error) {
 		return strided.Layout{}, err
 	}
 	if !t.IsNativelyAccessible() {
+		hold, err := pintensor.Acquire(t)
+		if err != nil {
+			return strided.Layout{}, err // it was released
+		}
+		hold.Done()
 		return strided.Layout{}, fmt.Errorf("its engine %T says that the host can't access its memory", t.Engine())
 	}
 	if t.Shape().TotalSize() > 0 && t.IsMasked() {

@@ -185,14 +185,17 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 	}
 	defer s.gate.leave()
 	before := s.unfinished()
+	if last := s.turn.Load(); last != nil {
+		if err := await(ctx, last.issued); err != nil {
+			return err
+		}
+	}
 	for _, e := range before {
-		if e.stage == nil {
+		if e.landed() {
 			continue
 		}
-		select {
-		case <-e.stage.landed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := await(ctx, e.stage.landed); err != nil {
+			return err
 		}
 	}
 	if err := s.sync(ctx); err != nil {
@@ -202,6 +205,21 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 		e.retire(nil)
 	}
 	return s.dev.failure()
+}
+
+// await returns when c is closed, or ctx's error if that ends first.
+func await(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	default:
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // sync waits for the device's part of what was issued.

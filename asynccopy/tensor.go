@@ -4,6 +4,7 @@ package asynccopy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -64,10 +65,13 @@ func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
 // checkDtype refuses elements that mean nothing to a device.
 func checkDtype(dt tensor.Dtype) error {
 	if dt.Type == nil {
-		return fmt.Errorf("the dtype is missing")
+		return errors.New("it has no dtype")
 	}
 	if holdsPointers(dt.Type) {
-		return fmt.Errorf("dtype is %v, which holds pointers: a device can't use them", dt)
+		return fmt.Errorf("the dtype is %v, which holds pointers: a device can't use them", dt)
+	}
+	if dt.Size() == 0 {
+		return fmt.Errorf("the dtype is %v, whose elements have no size", dt)
 	}
 	return nil
 }
