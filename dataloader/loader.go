@@ -272,13 +272,26 @@ func (l *Loader) Close() error {
 		r.collect()
 	}
 	for _, s := range pool {
-		errs = append(errs, s.free())
+		errs = append(errs, s.free()...)
 	}
 	l.mu.Lock()
 	errs = append(l.errs, errs...)
 	l.errs = nil
 	l.mu.Unlock()
-	return errors.Join(errs...)
+	return errors.Join(distinct(errs)...)
+}
+
+// distinct leaves errors out that read like an earlier one: a device that failed says so for each tensor.
+func distinct(errs []error) []error {
+	seen := make(map[string]bool)
+	var kept []error
+	for _, err := range errs {
+		if err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			kept = append(kept, err)
+		}
+	}
+	return kept
 }
 
 // take returns a slot of the pool, or a new one without memory.
@@ -308,7 +321,7 @@ func (l *Loader) put(s *slot) error {
 	}
 	closed := l.closed
 	l.mu.Unlock()
-	err := s.free()
+	err := errors.Join(distinct(s.free())...)
 	if err != nil && !closed {
 		l.mu.Lock()
 		l.errs = append(l.errs, err)

@@ -157,8 +157,8 @@ func (s *slot) reserve(n int) error {
 		return nil
 	}
 	n = max(n, s.l.rows)
-	if err := s.free(); err != nil {
-		return err
+	if errs := s.free(); len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	for i := range s.layout.fields {
 		if n > maxInt/s.rowBytes[i] {
@@ -166,7 +166,7 @@ func (s *slot) reserve(n int) error {
 		}
 		d, err := s.l.engine.New(s.layout.fields[i].Dtype, s.batchShape(i, n)...)
 		if err != nil {
-			return errors.Join(fmt.Errorf("field %s: %w", s.layout.fields[i].describe(), err), s.free())
+			return errors.Join(append(s.free(), fmt.Errorf("field %s: %w", s.layout.fields[i].describe(), err))...)
 		}
 		size := n * s.rowBytes[i]
 		s.pinned = append(s.pinned, d)
@@ -179,10 +179,9 @@ func (s *slot) reserve(n int) error {
 }
 
 // free gives the memory back. The engine waits for copies in flight before it uses it again.
-func (s *slot) free() error {
-	var errs []error
+func (s *slot) free() (errs []error) {
 	for i := range s.views {
-		errs = append(errs, s.views[i].drop())
+		errs = append(errs, s.views[i].drop()...)
 	}
 	for i, d := range s.pinned {
 		s.l.pinnedBytes.Add(-int64(len(s.mem[i])))
@@ -194,12 +193,11 @@ func (s *slot) free() error {
 		s.l.slots.Add(-1)
 	}
 	s.pinned, s.mem, s.copies, s.capacity, s.view = nil, nil, nil, 0, nil
-	return errors.Join(errs...)
+	return errs
 }
 
 // drop releases the view's device tensors.
-func (v *view) drop() error {
-	var errs []error
+func (v *view) drop() (errs []error) {
 	for _, x := range v.device {
 		// A closed device has released its memory; a loop's body may have released a tensor.
 		if err := x.Release(); err != nil && !errors.Is(err, asynccopy.ErrClosed) && !errors.Is(err, asynccopy.ErrReleased) {
@@ -207,7 +205,7 @@ func (v *view) drop() error {
 		}
 	}
 	*v = view{}
-	return errors.Join(errs...)
+	return errs
 }
 
 // settle waits until nothing reads the slot's host memory any more, so that it may be written.
@@ -228,8 +226,8 @@ func (s *slot) look(n int) (*view, error) {
 		v = &s.views[1]
 	}
 	if v.n != n {
-		if err := v.drop(); err != nil {
-			return nil, err
+		if errs := v.drop(); len(errs) > 0 {
+			return nil, errors.Join(errs...)
 		}
 		*v = view{n: n, host: make([]*tensor.Dense, len(s.layout.fields))}
 	}

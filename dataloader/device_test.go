@@ -1,0 +1,308 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gorgonia.org/tensor"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/pintensor"
+)
+
+// onDevices runs a test on the software device, on one that does everything as late as it may, and on a GPU
+// where there is one.
+func onDevices(t *testing.T, test func(t *testing.T, dev *asynccopy.Device)) {
+	for name, cfg := range map[string]soft.Config{"soft": {}, "late": {Late: true}} {
+		t.Run(name, func(t *testing.T) {
+			test(t, openDriver(t, drivertest.Checked(t, soft.New(cfg))))
+		})
+	}
+	t.Run("cuda", func(t *testing.T) {
+		dev, err := asynccopy.Open(0)
+		if errors.Is(err, asynccopy.ErrUnavailable) && os.Getenv("REQUIRE_GPU") != "1" {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeDevice(t, dev)
+		test(t, dev)
+	})
+}
+
+func openDriver(t *testing.T, drv driver.Driver) *asynccopy.Device {
+	t.Helper()
+	dev, err := asynccopy.OpenDriver(drv, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeDevice(t, dev) })
+	return dev
+}
+
+func closeDevice(t *testing.T, dev *asynccopy.Device) {
+	t.Helper()
+	if err := dev.Close(); err != nil {
+		t.Errorf("Device.Close: %v", err)
+	}
+}
+
+func newStream(t *testing.T, dev *asynccopy.Device) *asynccopy.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Batches on the device equal the host's, bit for bit, over two epochs with 8 workers; and they still do
+// when the work that reads them is only issued in the body and runs later: the loader must not overwrite
+// them before it has.
+func TestDeviceBatchesEqualTheHosts(t *testing.T) {
+	onDevices(t, func(t *testing.T, dev *asynccopy.Device) {
+		e := newEngine(t)
+		copies, compute := newStream(t, dev), newStream(t, dev)
+		const n = 203
+		set, err := FromTensors(arange(n, 13, 7), arange(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, last := range []LastBatch{KeepLast, PadLast} {
+			l := newLoader(t, set, Config{BatchSize: 8, Shuffle: true, Workers: 8, Prefetch: 3, Stream: copies, LastBatch: last, Pin: e})
+			type pending struct {
+				field, batch int
+				want         []float32
+				shape        tensor.Shape
+				got          *asynccopy.Download
+			}
+			var all []pending
+			for range 2 {
+				for b, err := range l.Batches(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					for f := range 2 {
+						host, device := b.Host(f), b.Device(f)
+						if !host.Shape().Eq(device.Shape()) || host.Dtype() != device.Dtype() {
+							t.Fatalf("host %v of %v, device %v of %v", host.Shape(), host.Dtype(), device.Shape(), device.Dtype())
+						}
+						d, err := compute.ToHost(device, true)
+						if err != nil {
+							t.Fatal(err)
+						}
+						all = append(all, pending{f, b.Index, slices.Clone(host.Data().([]float32)), host.Shape().Clone(), d})
+					}
+				}
+			}
+			for _, p := range all {
+				got, err := p.got.Wait(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !got.Shape().Eq(p.shape) || !slices.Equal(got.Data().([]float32), p.want) {
+					t.Fatalf("batch %d, field %d differs from the host's", p.batch, p.field)
+				}
+				release(t, got)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func release(t *testing.T, d *tensor.Dense) {
+	t.Helper()
+	if err := pintensor.Release(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Batches that are never waited for, kept ones, breaks and early releases leave nothing on the device.
+func TestDeviceBatchesLeaveNothing(t *testing.T) {
+	onDevices(t, func(t *testing.T, dev *asynccopy.Device) {
+		e := newEngine(t)
+		l := newLoader(t, counting(50), Config{BatchSize: 4, Workers: 3, Stream: newStream(t, dev), Pin: e})
+		var kept []*Batch
+		for range 4 {
+			for b, err := range l.Batches(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch b.Index {
+				case 2:
+					b.Keep()
+					kept = append(kept, b)
+				case 4:
+					if err := b.Release(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if b.Index == 9 {
+					break
+				}
+			}
+		}
+		for _, b := range kept {
+			if err := b.Device(1).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(b, 4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range kept {
+			if err := b.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := dev.Stats(); s.Tensors != 0 {
+			t.Errorf("%d tensors left on the device", s.Tensors)
+		}
+	})
+}
+
+// A loop's body that releases the loader's device tensor gets its own mistake back, and the next batch a
+// new tensor.
+func TestReleasedDeviceTensor(t *testing.T) {
+	e := newEngine(t)
+	dev := openDriver(t, soft.New(soft.Config{}))
+	l := newLoader(t, counting(20), Config{BatchSize: 4, Prefetch: 1, Stream: newStream(t, dev), Pin: e})
+	for range 2 {
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Device(0).Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestDeviceWithoutStream(t *testing.T) {
+	l := newLoader(t, counting(4), Config{BatchSize: 4})
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.Contains(p, "Config.Stream is nil") {
+					t.Errorf("Device panics with %q", p)
+				}
+			}()
+			b.Device(0)
+		}()
+		mustPanic(t, "Host(2)", func() { b.Host(2) })
+		mustPanic(t, "Host(-1)", func() { b.Host(-1) })
+	}
+}
+
+// A driver call that fails is an error in a batch's place, with the field, and costs nothing but that batch.
+func TestFailingCopies(t *testing.T) {
+	for _, call := range []string{"CopyHtoD", "Alloc", "AllocAsync", "NewEvent", "Record", "WaitEvent"} {
+		for nth := range 6 {
+			t.Run(fmt.Sprintf("%s/%d", call, nth+1), func(t *testing.T) {
+				e := newEngine(t)
+				faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
+				dev := openDriver(t, faulty)
+				l := newLoader(t, counting(40), Config{BatchSize: 4, Workers: 2, Prefetch: 2, Stream: newStream(t, dev), Pin: e})
+				faulty.FailNth(call, nth+1, &driver.Error{Call: call, Code: 1, Name: "CUDA_ERROR_INVALID_VALUE", Text: "injected"})
+				failed := 0
+				for range 2 {
+					turns := 0
+					for b, err := range l.Batches(t.Context()) {
+						turns++
+						if err == nil {
+							if err := errors.Join(verify(b, 4), b.Device(0).Wait(t.Context())); err != nil {
+								t.Fatal(err)
+							}
+							continue
+						}
+						var batch *SampleError
+						if !errors.As(err, &batch) || batch.Batch != turns-1 || !strings.Contains(err.Error(), "field ") {
+							t.Errorf("error %v in turn %d", err, turns)
+						}
+						failed++
+					}
+					if turns != 10 {
+						t.Errorf("%d turns, want 10", turns)
+					}
+				}
+				if failed > 1 {
+					t.Errorf("%d batches failed for one failed call", failed)
+				}
+				t.Logf("%d calls, %d batches failed", faulty.Calls(call), failed)
+			})
+		}
+	}
+}
+
+// A device that fails for good is reported, and the loader still ends and gives all memory back.
+func TestDeviceThatFailsForGood(t *testing.T) {
+	e := newEngine(t)
+	dev, err := asynccopy.OpenDriver(soft.New(soft.Config{Fail: func(op soft.Op) error {
+		if op.N == 50 {
+			return errors.New("illegal address")
+		}
+		return nil
+	}}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close() // reports the failure once more
+	l, err := New(counting(400), Config{BatchSize: 4, Workers: 2, Stream: newStream(t, dev), Pin: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, err := range l.Batches(t.Context()) {
+		if err != nil {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Error("no batch failed on a device that did")
+	}
+	if err := l.Close(); strings.Count(fmt.Sprint(err), "illegal address") != 1 {
+		t.Errorf("Close: %v, want the device's error, once", err)
+	}
+}
+
+// The loop's wait for a batch ends with its context also when the device hangs.
+func TestHangingDevice(t *testing.T) {
+	e := newEngine(t)
+	release := make(chan struct{})
+	dev := openDriver(t, soft.New(soft.Config{Delay: func(op soft.Op) time.Duration {
+		<-release
+		return 0
+	}}))
+	l := newLoader(t, counting(40), Config{BatchSize: 4, Workers: 2, Prefetch: 1, Stream: newStream(t, dev), Pin: e})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	turns := 0
+	var last error
+	for _, err := range l.Batches(ctx) {
+		turns++
+		last = err
+	}
+	if turns > 4 || !errors.Is(last, context.DeadlineExceeded) {
+		t.Errorf("%d turns, error %v", turns, last)
+	}
+	close(release)
+}
