@@ -52,7 +52,7 @@ type block struct {
 	class   int
 	head    uintptr     // how far into its allocation the memory starts, for alignment
 	locked  atomic.Bool // page-locked
-	foreign []byte      // memory given to Register, which this keeps alive; nil for the engine's own
+	foreign bool        // memory given to Register, not the engine's own
 
 	mu    sync.Mutex
 	state state
@@ -70,6 +70,8 @@ type block struct {
 	uses     []use          // copies that may not have completed
 	keep     unsafe.Pointer // the memory, while there are uses
 	queued   bool           // in the engine's list of blocks with uses
+
+	backing []byte // foreign memory, kept alive until it is unregistered
 }
 
 // use is one piece of device work that reads or writes a block.

@@ -111,7 +111,8 @@ func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirt
 		return nil, false, err
 	}
 	dirty = c.b.dirty
-	d = p.dense(unsafe.Slice((*byte)(c.mem), n), shape)
+	// At least one byte of room, or the slice of an empty tensor would have no address to know it by.
+	d = p.dense(unsafe.Slice((*byte)(c.mem), max(n, 1))[:n], shape)
 	c.b.lend(addressOf(d), n, p.fill)
 	return d, dirty, nil
 }
@@ -143,7 +144,7 @@ func (e *Engine) Release(t *tensor.Dense) error {
 		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
 	}
 	b := blocks.holding(t.Raw)
-	if b == nil || b.eng != e || b.foreign != nil {
+	if b == nil || b.eng != e || b.foreign {
 		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrNotPinned)
 	}
 	b.mu.Lock()
@@ -188,7 +189,7 @@ func (e *Engine) IsPinned(t tensor.Tensor) bool {
 // Owns reports whether t's memory is a block of this engine, page-locked or not.
 func (e *Engine) Owns(t tensor.Tensor) bool {
 	b := blockOf(t)
-	return b != nil && b.eng == e && b.foreign == nil
+	return b != nil && b.eng == e && !b.foreign
 }
 
 func blockOf(t tensor.Tensor) *block {

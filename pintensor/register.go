@@ -38,7 +38,7 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 	b := e.foreignBlock(t.Raw)
 	if other := blocks.add(b.lo, b.lo+uintptr(b.size), b); other != nil {
 		whose := "memory given to Register before"
-		if other.foreign == nil {
+		if !other.foreign {
 			whose = "a block that New, Pin or Alloc lent"
 		}
 		return nil, fmt.Errorf("pintensor: Register: t of shape %v shares a page with %s: %w", t.Shape(), whose, ErrOverlap)
@@ -57,12 +57,12 @@ func (e *Engine) foreignBlock(mem []byte) *block {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	lo := p &^ (pageSize - 1)
 	hi := (p + uintptr(len(mem)) + pageSize - 1) &^ (pageSize - 1)
-	return &block{eng: e, lo: lo, size: int64(hi - lo), state: registered, foreign: mem}
+	return &block{eng: e, lo: lo, size: int64(hi - lo), state: registered, foreign: true, backing: mem}
 }
 
 // address returns where the block's pages start.
 func (b *block) address() unsafe.Pointer {
-	return b.start(unsafe.Pointer(unsafe.SliceData(b.foreign)))
+	return b.start(unsafe.Pointer(unsafe.SliceData(b.backing)))
 }
 
 // lockForeign page-locks memory given to Register. Unlike new blocks it has no use if it isn't locked.
@@ -83,12 +83,16 @@ func (e *Engine) unregister(b *block) error {
 	b.locked.Store(false)
 	if err := e.host.Unregister(b.address()); err != nil {
 		b.locked.Store(true)
-		b.move(registered)
+		b.mu.Lock()
+		b.state = registered
+		b.mu.Unlock()
 		return fmt.Errorf("pintensor: unregister: %w", err)
 	}
 	e.n.registered.sub(b.size)
 	blocks.remove(b.lo)
-	b.move(gone)
+	b.mu.Lock()
+	b.state, b.backing = gone, nil
+	b.mu.Unlock()
 	return nil
 }
 
@@ -121,11 +125,4 @@ func (e *Engine) leave(b *block) (done bool, err error) {
 		}
 		e.finish(b, []use{oldest})
 	}
-}
-
-// move changes the state of registered memory.
-func (b *block) move(to state) {
-	b.mu.Lock()
-	b.state = to
-	b.mu.Unlock()
 }

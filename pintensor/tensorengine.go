@@ -77,7 +77,7 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 // free gives back the memory of t, or of the lease if t is nil.
 func (e *Engine) free(raw []byte, size int64, t *tensor.Dense, lease uint64) error {
 	b := blocks.holding(raw)
-	if b == nil || b.eng != e || b.foreign != nil {
+	if b == nil || b.eng != e || b.foreign {
 		return ErrNotPinned
 	}
 	start := unsafe.Pointer(unsafe.SliceData(raw))

@@ -1,0 +1,92 @@
+package pintensor
+
+import (
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/pintensor/pin/internal/leak"
+)
+
+func TestRegistryAgreesWithAList(t *testing.T) {
+	leak.Check(t)
+	rapid.Check(t, func(t *rapid.T) {
+		var r registry
+		var model []extent
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				lo := uintptr(rapid.IntRange(0, 100).Draw(t, "lo"))
+				x := extent{lo, lo + uintptr(rapid.IntRange(1, 10).Draw(t, "n")), &block{}}
+				var overlaps bool
+				for _, m := range model {
+					overlaps = overlaps || x.lo < m.hi && m.lo < x.hi
+				}
+				other := r.add(x.lo, x.hi, x.b)
+				if (other != nil) != overlaps {
+					t.Fatalf("add(%d, %d) met %v, overlap is %v", x.lo, x.hi, other, overlaps)
+				}
+				if !overlaps {
+					model = append(model, x)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				if len(model) == 0 {
+					r.remove(7)
+					return
+				}
+				i := rapid.IntRange(0, len(model)-1).Draw(t, "i")
+				r.remove(model[i].lo)
+				model = append(model[:i:i], model[i+1:]...)
+			},
+			"": func(t *rapid.T) {
+				for p := range uintptr(115) {
+					var want *block
+					for _, m := range model {
+						if m.lo <= p && p < m.hi {
+							want = m.b
+						}
+					}
+					if got := r.find(p); got != want {
+						t.Fatalf("find(%d) is %p, want %p", p, got, want)
+					}
+				}
+			},
+		})
+	})
+}
+
+func TestRegistryIsReadWhileItChanges(t *testing.T) {
+	leak.Check(t)
+	var r registry
+	fixed := &block{}
+	r.add(1000, 1010, fixed)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if r.find(1005) != fixed {
+						t.Error("an entry that nobody touched was not found")
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := range 2000 {
+		lo := uintptr(i * 20)
+		if lo != 1000 {
+			r.add(lo, lo+10, &block{})
+		}
+		if i%3 == 0 && lo != 1000 {
+			r.remove(lo)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
