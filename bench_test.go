@@ -1,0 +1,317 @@
+package pin_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// The benchmarks run on whatever device asynccopy.OpenDefault finds, and say which in the first line
+// of their output. REQUIRE_GPU=1 makes them fail where that is not a GPU.
+
+var sizes = []struct {
+	name  string
+	bytes int
+}{
+	{"4KiB", 4 << 10}, {"64KiB", 64 << 10}, {"1MiB", 1 << 20}, {"16MiB", 16 << 20}, {"256MiB", 256 << 20},
+}
+
+func device(b *testing.B) *asynccopy.Device {
+	b.Helper()
+	dev, err := asynccopy.OpenDefault()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	if os.Getenv("REQUIRE_GPU") == "1" && !dev.IsCUDA() {
+		b.Fatalf("REQUIRE_GPU=1, but the device is %s", dev.Name())
+	}
+	return dev
+}
+
+func stream(b *testing.B, dev *asynccopy.Device) *asynccopy.Stream {
+	b.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// filled returns an ordinary or a pinned tensor of n bytes. Its content is not zero: untouched zero
+// pages are all one page to the system, and copy faster than data.
+func filled(b *testing.B, n int, pinned bool) *tensor.Dense {
+	b.Helper()
+	t := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(n))
+	for i, data := 0, t.Data().([]uint8); i < len(data); i++ {
+		data[i] = uint8(i*7 + 1)
+	}
+	if !pinned {
+		return t
+	}
+	p, err := pintensor.Pin(t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := pintensor.Release(p); err != nil {
+			b.Error(err)
+		}
+	})
+	return p
+}
+
+var memories = []struct {
+	name   string
+	pinned bool
+}{{"pinned", true}, {"pageable", false}}
+
+func BenchmarkNew(b *testing.B) {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer engine.Close()
+	lend := func(b *testing.B, bytes int) {
+		t, err := engine.New(tensor.Uint8, bytes)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := engine.Release(t); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, size := range sizes {
+		b.Run("cache=warm/size="+size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				lend(b, size.bytes)
+			}
+		})
+	}
+	for _, size := range sizes {
+		b.Run("cache=cold/size="+size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				lend(b, size.bytes)
+				b.StopTimer()
+				if _, err := engine.Trim(0); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func BenchmarkPin(b *testing.B) {
+	for _, size := range sizes {
+		b.Run("size="+size.name, func(b *testing.B) {
+			src := filled(b, size.bytes, false)
+			b.SetBytes(int64(size.bytes))
+			b.ReportAllocs()
+			for b.Loop() {
+				t, err := pintensor.Pin(src)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := pintensor.Release(t); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkToDevice(b *testing.B) {
+	dev := device(b)
+	s := stream(b, dev)
+	for _, size := range sizes {
+		for _, mem := range memories {
+			b.Run(fmt.Sprintf("size=%s/mem=%s", size.name, mem.name), func(b *testing.B) {
+				src := filled(b, size.bytes, mem.pinned)
+				b.SetBytes(int64(size.bytes))
+				b.ReportAllocs()
+				for b.Loop() {
+					x, err := s.ToDevice(src, false)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if err := x.Release(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkToDeviceIssue is the time that a non-blocking call takes from its caller: allocation, copy,
+// event and bookkeeping.
+func BenchmarkToDeviceIssue(b *testing.B) {
+	dev := device(b)
+	s := stream(b, dev)
+	b.Run("size=4KiB/mem=pinned", func(b *testing.B) {
+		src := filled(b, 4<<10, true)
+		b.ReportAllocs()
+		for b.Loop() {
+			x, err := s.ToDevice(src, true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := x.Release(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.Synchronize(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkToHost(b *testing.B) {
+	dev := device(b)
+	s := stream(b, dev)
+	for _, size := range sizes {
+		for _, mem := range memories {
+			b.Run(fmt.Sprintf("size=%s/mem=%s", size.name, mem.name), func(b *testing.B) {
+				dst := filled(b, size.bytes, mem.pinned)
+				x, err := s.ToDevice(dst, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(size.bytes))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := s.ToHostInto(dst, x, false); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := x.Release(); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// digits is a data set of MNIST's size and shape: bytes in memory, normalised to float32 when read.
+type digits struct {
+	pixels []uint8
+	labels []int64
+	value  [256]float32
+}
+
+func newDigits() *digits {
+	const n = 60000
+	d := &digits{pixels: make([]uint8, n*784), labels: make([]int64, n)}
+	for i := range d.pixels {
+		d.pixels[i] = uint8(i * 2654435761 >> 13)
+	}
+	for i := range d.labels {
+		d.labels[i] = int64(i % 10)
+	}
+	for i := range d.value {
+		d.value[i] = (float32(i)/255 - 0.1307) / 0.3081
+	}
+	return d
+}
+
+func (d *digits) Len() int { return len(d.labels) }
+
+func (d *digits) Fields() []dataloader.Field {
+	return []dataloader.Field{
+		{Name: "image", Dtype: tensor.Float32, Shape: tensor.Shape{1, 28, 28}},
+		{Name: "label", Dtype: tensor.Int64},
+	}
+}
+
+func (d *digits) Read(_ context.Context, i int, row dataloader.Row) error {
+	d.gather(i, dataloader.Values[float32](row, 0))
+	dataloader.Values[int64](row, 1)[0] = d.labels[i]
+	return nil
+}
+
+func (d *digits) gather(i int, dst []float32) {
+	src := d.pixels[i*784 : (i+1)*784]
+	dst = dst[:len(src)]
+	for k, p := range src {
+		dst[k] = d.value[p]
+	}
+}
+
+// BenchmarkLoader runs shuffled epochs over data of MNIST's size; "dest=device" copies each batch ahead of
+// time. "loop" is what it is up against on the host: one goroutine that gathers the same batches by
+// hand into one buffer.
+func BenchmarkLoader(b *testing.B) {
+	data := newDigits()
+	dev := device(b)
+	for _, batch := range []int{64, 256, 1024} {
+		b.Run(fmt.Sprintf("batch=%d/dest=host/by=loop", batch), func(b *testing.B) {
+			images, labels := make([]float32, batch*784), make([]int64, batch)
+			for b.Loop() {
+				for i := range data.Len() {
+					k := i * 48271 % data.Len() // prime to the length: each sample once, in a scattered order
+					data.gather(k, images[i%batch*784:][:784])
+					labels[i%batch] = data.labels[k]
+				}
+			}
+			b.ReportMetric(float64(b.N)*float64(data.Len())/b.Elapsed().Seconds(), "samples/s")
+		})
+		for _, workers := range []int{1, 2, 4, 8, 16} {
+			for _, dest := range []string{"host", "device"} {
+				b.Run(fmt.Sprintf("batch=%d/dest=%s/workers=%d", batch, dest, workers), func(b *testing.B) {
+					cfg := dataloader.Config{BatchSize: batch, Shuffle: true, Workers: workers}
+					if dest == "device" {
+						cfg.Stream = stream(b, dev)
+					}
+					benchmarkLoader(b, data, cfg)
+				})
+			}
+		}
+	}
+}
+
+func benchmarkLoader(b *testing.B, data *digits, cfg dataloader.Config) {
+	l, err := dataloader.New(data, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	samples := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		var last *asynccopy.Tensor
+		for batch, err := range l.Batches(context.Background()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			samples += batch.Len()
+			if cfg.Stream != nil {
+				last = batch.Device(0)
+			}
+		}
+		_ = last
+		if cfg.Stream != nil {
+			if err := cfg.Stream.Synchronize(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(samples)/b.Elapsed().Seconds(), "samples/s")
+}
