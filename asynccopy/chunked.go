@@ -85,7 +85,8 @@ type chunked struct {
 	step   int    // bytes of a chunk
 	size   int
 
-	next   atomic.Int64 // chunks taken
+	team   int          // workers
+	next   atomic.Int64 // chunk that nobody took
 	copies atomic.Int64 // issued, of a copy to the host
 	failed atomic.Bool
 	issued func() error // called when the last copy to the host was issued
@@ -95,8 +96,8 @@ type chunked struct {
 }
 
 func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chunked {
-	step := min(max(size/(2*workers()), smallest), largest)
-	step = max(step-step%elem, elem)
+	step := min(max((size-1)/(2*workers())+1, smallest), largest)
+	step = (step + elem - 1) / elem * elem
 	return &chunked{stream: s, event: e, ptr: ptr, step: step, size: size}
 }
 
@@ -105,11 +106,13 @@ func workers() int { return min(runtime.GOMAXPROCS(0), goroutines) }
 func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
 
 // run has goroutines do work, each with two chunks, and returns the first error when all have ended.
-func (c *chunked) run(work func(pair *[2]*chunk) error) error {
+func (c *chunked) run(work func(w *worker) error) error {
+	c.team = min(workers(), c.count())
+	c.next.Store(int64(2 * c.team))
 	var g errgroup.Group
-	for range min(workers(), (c.count()+1)/2) {
+	for i := range c.team {
 		g.Go(func() error {
-			err := work(new([2]*chunk))
+			err := work(&worker{chunked: c, first: i})
 			if err != nil {
 				c.failed.Store(true)
 			}
@@ -119,18 +122,33 @@ func (c *chunked) run(work func(pair *[2]*chunk) error) error {
 	return g.Wait()
 }
 
-// take returns the place of the next chunk to copy; n is 0 when there is none.
-func (c *chunked) take() (off, n int) {
-	off = int(c.next.Add(1)-1) * c.step
-	if off >= c.size || c.failed.Load() {
-		return 0, 0
-	}
-	return off, min(c.step, c.size-off)
+// worker is one of the goroutines.
+type worker struct {
+	*chunked
+	first int // its first chunk
+	turn  int // how many it has taken
+	pair  [2]*chunk
 }
 
-// ready returns a goroutine's chunk when the device has done with it.
-func (c *chunked) ready(slot **chunk) (*chunk, error) {
-	d := c.stream.dev
+// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first two are its own, so that a copy of no
+// more than two a worker is issued without waiting for the device. It copies the rest as it comes to it.
+func (w *worker) take() (off, n int) {
+	i := w.first + w.turn*w.team
+	if w.turn >= 2 {
+		i = int(w.next.Add(1) - 1)
+	}
+	w.turn++
+	off = i * w.step
+	if off >= w.size || w.failed.Load() {
+		return 0, 0
+	}
+	return off, min(w.step, w.size-off)
+}
+
+// ready returns the chunk for what was taken last, when the device has done with it.
+func (w *worker) ready() (*chunk, error) {
+	c, d := w.chunked, w.stream.dev
+	slot := &w.pair[w.turn%2]
 	if *slot != nil {
 		return *slot, d.fail(d.drv.SyncEvent((*slot).done))
 	}
@@ -138,7 +156,7 @@ func (c *chunked) ready(slot **chunk) (*chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := d.lend(int64(c.step))
+	k := d.lend(int64(min(c.step, c.size)))
 	k.done = h
 	*slot = k
 	c.mu.Lock()
@@ -148,19 +166,19 @@ func (c *chunked) ready(slot **chunk) (*chunk, error) {
 }
 
 // fill is the work of a copy to the device.
-func (c *chunked) fill(pair *[2]*chunk) error {
-	d := c.stream.dev
-	for i := 0; ; i++ {
-		off, n := c.take()
+func (w *worker) fill() error {
+	d := w.stream.dev
+	for {
+		off, n := w.take()
 		if n == 0 {
 			return nil
 		}
-		k, err := c.ready(&pair[i%2])
+		k, err := w.ready()
 		if err != nil {
 			return err
 		}
-		c.layout.Gather(k.raw[:n], off)
-		err = d.drv.CopyHtoD(c.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), c.stream.handle, k.done)
+		w.layout.Gather(k.raw[:n], off)
+		err = d.drv.CopyHtoD(w.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), w.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)
 		}
@@ -168,37 +186,37 @@ func (c *chunked) fill(pair *[2]*chunk) error {
 }
 
 // drain is the work of a copy to the host.
-func (c *chunked) drain(pair *[2]*chunk) error {
-	d := c.stream.dev
-	for i := 0; ; i++ {
-		off, n := c.take()
+func (w *worker) drain() error {
+	d := w.stream.dev
+	for {
+		off, n := w.take()
 		if n == 0 {
 			break
 		}
-		k, err := c.ready(&pair[i%2])
+		k, err := w.ready()
 		if err != nil {
 			return err
 		}
-		k.land(c.dst)
-		err = d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
+		k.land(w.dst)
+		err = d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), w.ptr+driver.DevicePtr(off), int64(n), w.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)
 		}
 		k.off, k.n = off, n
-		if int(c.copies.Add(1)) == c.count() {
-			if err := c.issued(); err != nil {
+		if int(w.copies.Add(1)) == w.count() {
+			if err := w.issued(); err != nil {
 				return err
 			}
 		}
 	}
-	for _, k := range pair {
+	for _, k := range w.pair {
 		if k == nil {
 			continue
 		}
 		if err := d.fail(d.drv.SyncEvent(k.done)); err != nil {
 			return err
 		}
-		k.land(c.dst)
+		k.land(w.dst)
 	}
 	return nil
 }

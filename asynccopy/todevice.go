@@ -20,7 +20,8 @@ import (
 //
 // t may have any layout. From contiguous page-locked memory the device copies by itself, at full speed. Everything else
 // goes through page-locked chunks that goroutines fill: of up to 256 KiB before ToDevice returns, of more
-// while it goes on, which later calls on s wait for. t's dtype must hold no pointers, and t no mask.
+// while it goes on. Later calls on s, and calls on other streams that use the Tensor, then wait on the host until the last chunk was
+// issued: for as long as the host copies what fits into the chunks, 8 MiB a core, and beyond that for the device. t's dtype must hold no pointers, and t no mask.
 func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
 	x, e, err := s.toDevice(t)
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintens
 	s.track(e)
 	a.publish(e)
 	s.start(e.stage, func(func()) error {
-		err := c.run(c.fill)
+		err := c.run((*worker).fill)
 		hold.Done()
 		if err == nil {
 			err = s.dev.fail(s.dev.drv.Record(e.handle, s.handle))

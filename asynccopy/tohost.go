@@ -100,7 +100,7 @@ func (d *Download) giveUp() error {
 // complete.
 //
 // Into page-locked memory the device copies by itself. Into other memory goroutines copy from page-locked chunks; later calls on
-// s wait until the last part of that was issued, which for long copies is when most of it is done.
+// s then wait on the host until the last chunk was issued: for copies larger than 8 MiB a core, until most of it is done.
 func (s *Stream) ToHostInto(dst *tensor.Dense, x *Tensor, nonBlocking bool) (*Event, error) {
 	e, err := s.toHostInto(dst, x)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Ev
 			issued()
 			return err
 		}
-		err := c.run(c.drain)
+		err := c.run((*worker).drain)
 		hold.Done()
 		if err == nil {
 			e.retire(nil)
