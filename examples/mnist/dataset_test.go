@@ -66,3 +66,29 @@ func naive[T float](m images, i int) (image, label []T) {
 	label[m.labels[i]] = 1
 	return image, label
 }
+
+// BenchmarkReadBatch is what a worker does for a batch of 64; bytes are those written.
+func BenchmarkReadBatch(b *testing.B) {
+	b.Run("dtype=float32", benchmarkReadBatch[float32])
+	b.Run("dtype=float64", benchmarkReadBatch[float64])
+}
+
+func benchmarkReadBatch[T float](b *testing.B) {
+	const batch = 64
+	d := newDataset[T](bars(batch, 3), tensor.Shape{pixels})
+	rows, err := dataloader.MakeRows(d.Fields(), batch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	indices := make([]int, batch)
+	for i := range indices {
+		indices[i] = i
+	}
+	b.SetBytes(int64(len(rows.Bytes(fieldImage)) + len(rows.Bytes(fieldLabel))))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := d.ReadBatch(b.Context(), indices, rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pintensor/pin/pintensor"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
@@ -36,6 +37,15 @@ func (d *display) printf(format string, args ...any) {
 	if _, err := fmt.Fprintf(d.results, format, args...); d.err == nil {
 		d.err = err
 	}
+}
+
+// pinned says what memory the batches were in.
+func pinned(s pintensor.Stats) string {
+	text := fmt.Sprintf("batches in %.1f MB of pinned memory (%s)", float64(s.Lent.Peak)/1e6, s.Locking)
+	if s.Unlocked > 0 {
+		text += fmt.Sprintf(", %d of %d blocks not page-locked: %s", s.Unlocked, s.Cold, s.LockError)
+	}
+	return text
 }
 
 // progress is how far an epoch has come.

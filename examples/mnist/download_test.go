@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -46,13 +49,22 @@ func TestLocateWithoutNetwork(t *testing.T) {
 	}
 }
 
-func TestLocateCanceled(t *testing.T) {
+// Ctrl-C in the middle of a download ends the go command too. The proxy here never answers.
+func TestInterruptedDownload(t *testing.T) {
 	check(t)
-	t.Setenv("MNIST_DIR", "")
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := locate(ctx, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+	defer cancel()
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer proxy.Close()
+	t.Setenv("MNIST_DIR", "")
+	t.Setenv("GOMODCACHE", t.TempDir())
+	t.Setenv("GOPROXY", proxy.URL)
+	err := run(ctx, nil, io.Discard, io.Discard)
+	if err == nil || err.Error() != "interrupted while looking for the MNIST files" || status(err) != 130 {
+		t.Errorf("error %v with status %d, want that it was interrupted, with 130", err, status(err))
 	}
 }
 

@@ -29,7 +29,7 @@ const maxWorkers = 4096 // the loader's own limit
 const usage = `Mnist trains a Gorgonia network on the MNIST digits, on the CPU.
 
 On 2 cores an epoch takes about 8 s with -model mlp, and about 30 s with -model cnn. The same -seed gives
-the same weights and the same losses, to the last bit, whatever the number of workers.
+the same weights and losses, to the last bit, on one kind of processor, whatever the number of workers.
 
 `
 

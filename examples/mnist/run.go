@@ -164,38 +164,3 @@ func (s *session[T]) testOnce(ctx context.Context) error {
 	s.show.printf("test accuracy %.2f%%\n", accuracy)
 	return nil
 }
-
-// pinned says what memory the batches were in.
-func pinned(s pintensor.Stats) string {
-	text := fmt.Sprintf("batches in %.1f MB of pinned memory (%s)", float64(s.Lent.Peak)/1e6, s.Locking)
-	if s.Unlocked > 0 {
-		text += fmt.Sprintf(", %d of %d blocks not page-locked: %s", s.Unlocked, s.Cold, s.LockError)
-	}
-	return text
-}
-
-// interrupted is the error of a run that its context has ended. It tells how far the run came, and leaves out what
-// the packages below say about it.
-type interrupted struct {
-	while string
-	tests []float64 // accuracies so far
-	err   error
-}
-
-// explain returns err as an interrupted if the end of ctx is what it is about, and as it is otherwise.
-func explain(ctx context.Context, err error, while string, tests []float64) error {
-	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		return err
-	}
-	return &interrupted{while, tests, err}
-}
-
-func (e *interrupted) Error() string {
-	text := "interrupted while " + e.while
-	if n := len(e.tests); n > 0 {
-		text += fmt.Sprintf("; the test accuracy after epoch %d was %.2f%%", n, e.tests[n-1])
-	}
-	return text
-}
-
-func (e *interrupted) Unwrap() error { return e.err }
