@@ -1,0 +1,120 @@
+package dataloader
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"github.com/pintensor/pin/pintensor"
+)
+
+// mnist is a set in the shape of MNIST: normalised float32 images and a label.
+func mnist() (images, labels *tensor.Dense) {
+	const n = 60000
+	pixels := make([]float32, n*784)
+	for i := range pixels {
+		pixels[i] = float32(i % 251)
+	}
+	digits := make([]int64, n)
+	for i := range digits {
+		digits[i] = int64(i % 10)
+	}
+	return tensor.New(tensor.WithShape(n, 28, 28), tensor.WithBacking(pixels)), tensor.New(tensor.WithShape(n), tensor.WithBacking(digits))
+}
+
+var batchSizes = []int{64, 256, 1024}
+
+// BenchmarkGather is the loop that one would write by hand, in one goroutine, with an order made before.
+func BenchmarkGather(b *testing.B) {
+	images, labels := mnist()
+	pixels, digits := images.Data().([]float32), labels.Data().([]int64)
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(digits))
+	for _, size := range batchSizes {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			x, y := make([]float32, size*784), make([]int64, size)
+			b.ReportAllocs()
+			b.SetBytes(int64(size) * (784*4 + 8))
+			at := 0
+			for b.Loop() {
+				if at+size > len(order) {
+					at = 0
+				}
+				for k, i := range order[at : at+size] {
+					copy(x[k*784:(k+1)*784], pixels[i*784:(i+1)*784])
+					y[k] = digits[i]
+				}
+				at += size
+			}
+			perSample(b, size)
+		})
+	}
+}
+
+// BenchmarkLoader delivers shuffled batches on the host; an operation is a batch.
+func BenchmarkLoader(b *testing.B) {
+	images, labels := mnist()
+	set, err := FromTensors(images, labels)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range batchSizes {
+		for _, workers := range []int{1, 2, 4, 8, 16} {
+			if workers > 2*runtime.GOMAXPROCS(0) {
+				continue
+			}
+			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
+				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast}, int64(size)*(784*4+8))
+			})
+		}
+	}
+}
+
+// BenchmarkHandOver is what a batch costs beside reading it: its samples are of one byte.
+func BenchmarkHandOver(b *testing.B) {
+	set, err := FromTensors(tensor.New(tensor.WithShape(1<<16), tensor.WithBacking(make([]byte, 1<<16))))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, workers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			benchLoader(b, set, Config{BatchSize: 1, Workers: workers}, 1)
+		})
+	}
+}
+
+func benchLoader(b *testing.B, set Dataset, cfg Config, bytes int64) {
+	e, err := pintensor.NewEngine()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	cfg.Pin = e
+	l, err := New(set, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	b.ReportAllocs()
+	b.SetBytes(bytes)
+	for range l.Batches(b.Context()) { // memory
+	}
+	running := b.Loop()
+	for running {
+		for _, err := range l.Batches(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if running = b.Loop(); !running {
+				break
+			}
+		}
+	}
+	perSample(b, cfg.BatchSize)
+}
+
+func perSample(b *testing.B, size int) {
+	b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
