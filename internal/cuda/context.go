@@ -1,0 +1,76 @@
+package cuda
+
+// This file makes a context current for calls.
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+// push locks the goroutine to its thread and makes ctx current there. With an error it has done neither.
+func (f *frame) push(ctx uintptr) error {
+	runtime.LockOSThread()
+	if err := f.call(&f.lib.ctxPushCurrent, ctx); err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	return nil
+}
+
+// pop undoes push, and returns err or its own failure, or both. A context that can't be popped does no
+// harm to this package, which always pushes its own, but the program should know.
+func (f *frame) pop(err error) error {
+	failed := f.call(&f.lib.ctxPopCurrent, f.out(0))
+	runtime.UnlockOSThread()
+	if failed == nil {
+		return err
+	}
+	if err == nil {
+		return failed
+	}
+	return errors.Join(err, failed)
+}
+
+// within runs calls with ctx current.
+func (f *frame) within(ctx uintptr, calls func() error) error {
+	if err := f.push(ctx); err != nil {
+		return err
+	}
+	return f.pop(calls())
+}
+
+// closing is set in Device.state by Close; the rest of it counts calls in flight.
+const closing = 1 << 62
+
+// begin returns a frame with the device's context current. Without an error, end must follow.
+func (d *Device) begin(s *symbol) (*frame, error) {
+	if d.state.Add(1)&closing != 0 {
+		d.leave()
+		return nil, fmt.Errorf("%s: device %s: %w", s.name, d.name, driver.ErrClosed)
+	}
+	f := newFrame(d.lib)
+	if err := f.push(d.ctx); err != nil {
+		f.free()
+		d.leave()
+		return nil, err
+	}
+	return f, nil
+}
+
+// end puts back what was current, and returns err or what went wrong in that.
+func (d *Device) end(f *frame, err error) error {
+	err = f.pop(err)
+	f.free()
+	d.leave()
+	return err
+}
+
+// leave ends a call. Close waits for the last one.
+func (d *Device) leave() {
+	if d.state.Add(-1) == closing {
+		d.idleOnce.Do(func() { close(d.idle) })
+	}
+}

@@ -1,0 +1,42 @@
+// Package cuda is a driver over the CUDA driver library, which it loads when the program runs:
+// neither cgo nor a CUDA toolkit is needed to build, and a program runs where there is no GPU too.
+//
+// # Layers
+//
+// A symbol is an address in the library and the call's name; a [frame] calls symbols and turns
+// their results into errors; a [Device] sets the context for the calls on it. Nothing else touches the library.
+//
+// # Contexts
+//
+// A context is current per OS thread, and goroutines move between threads. So each method locks its
+// thread, pushes the device's context, makes all its calls, and pops it, which puts back what the
+// program had current. A copy and the record of its event share one push.
+//
+// # Ownership
+//
+// A Device retains its device's primary context, the one that the CUDA runtime, PyTorch and cuBLAS
+// use too, and releases it when closed. Device memory of AllocAsync comes from a memory pool of the Device's own,
+// which keeps freed memory until TrimPool or Close. Every host registration retains a primary context of its own
+// accord, since it would end with the context: one that is active already, so that none appears on a
+// device which the program does not use.
+//
+// # Concurrency
+//
+// Every method may be called from any goroutine. Close waits for calls in flight; later ones get
+// driver.ErrClosed.
+//
+// # Waiting
+//
+// SyncStream and SyncEvent ask for 20 µs, which is where short copies end, and then sleep
+// until the device interrupts (CU_EVENT_BLOCKING_SYNC), rather than keep a core busy as the driver's default does.
+//
+// # Errors
+//
+// A failing call returns a *driver.Error with the library's own name of the call, without _v2, its
+// code, and what cuGetErrorName and cuGetErrorString say of it. [Load]'s is driver.ErrUnavailable and says what was tried.
+//
+// # Platforms
+//
+// Linux (libcuda.so.1) and Windows (nvcuda.dll) on amd64 and arm64, with a driver for CUDA 11.0 or
+// newer. Stream-ordered allocation needs 11.2 and is not supported before. Elsewhere Load says unavailable.
+package cuda

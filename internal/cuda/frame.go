@@ -1,0 +1,87 @@
+package cuda
+
+// This file calls symbols, without allocating, and makes errors of their results.
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+const (
+	success  = 0
+	notReady = 600
+)
+
+// frame has the arguments and results of calls. A frame is on the heap and stays where it is, so the
+// library may be given addresses in it: a call with arguments of its own would allocate them each time.
+type frame struct {
+	lib  *library
+	args [5]uintptr
+	outs [2]uintptr // results that the library writes through a pointer
+}
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+func newFrame(l *library) *frame {
+	f := frames.Get().(*frame)
+	f.lib = l
+	return f
+}
+
+func (f *frame) free() { frames.Put(f) }
+
+// out returns the address of a result, which is zeroed first: the library may write only 32 bits of it.
+func (f *frame) out(i int) uintptr {
+	f.outs[i] = 0
+	return uintptr(unsafe.Pointer(&f.outs[i]))
+}
+
+// code calls s and returns its CUresult. Arguments that are addresses must be of objects that the
+// caller keeps alive until code has returned; those of f are.
+func (f *frame) code(s *symbol, args ...uintptr) int {
+	n := copy(f.args[:], args)
+	r := int(int32(invoke(s.addr, f.args[:n]...)))
+	runtime.KeepAlive(f)
+	return r
+}
+
+// call calls s, and returns its result as an error.
+func (f *frame) call(s *symbol, args ...uintptr) error {
+	if code := f.code(s, args...); code != success {
+		return f.failure(s, code)
+	}
+	return nil
+}
+
+// failure describes a result of s.
+func (f *frame) failure(s *symbol, code int) error {
+	return &driver.Error{
+		Call: s.name,
+		Code: code,
+		Name: f.describe(&f.lib.getErrorName, code, "CUDA_ERROR"),
+		Text: f.describe(&f.lib.getErrorString, code, "unrecognized error code"),
+	}
+}
+
+// refuse is the error of a call that the library would not survive, or would misunderstand.
+func (f *frame) refuse(s *symbol, code int, format string, args ...any) error {
+	return &driver.Error{Call: s.name, Code: code, Name: f.describe(&f.lib.getErrorName, code, "CUDA_ERROR"), Text: fmt.Sprintf(format, args...)}
+}
+
+// describe asks the library about a result.
+func (f *frame) describe(s *symbol, code int, otherwise string) string {
+	if f.code(s, uintptr(code), f.out(0)) != success || f.outs[0] == 0 {
+		return otherwise
+	}
+	// A static C string: loaded as a pointer because it was never one of Go's.
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&f.outs[0]))
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

@@ -1,0 +1,194 @@
+package cuda
+
+// This file has streams and events, and how to wait for them.
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pintensor/pin/internal/driver"
+)
+
+const (
+	streamNonBlocking = 1 // CU_STREAM_NON_BLOCKING
+
+	// CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
+	eventFlags = 1 | 2
+
+	// patience is how long a wait asks before it sleeps; waking up from that takes about as long.
+	patience = 20 * time.Microsecond
+)
+
+// Zero is the default stream to the library, but no stream to package driver.
+func (f *frame) checkStream(s *symbol, stream driver.Stream) error {
+	if stream == 0 {
+		return f.refuse(s, driver.CodeInvalidHandle, "no stream 0x0")
+	}
+	return nil
+}
+
+func (f *frame) checkEvent(s *symbol, event driver.Event) error {
+	if event == 0 {
+		return f.refuse(s, driver.CodeInvalidHandle, "no event 0x0")
+	}
+	return nil
+}
+
+func (d *Device) NewStream(priority int) (driver.Stream, error) {
+	f, err := d.begin(&d.lib.streamCreateWithPriority)
+	if err != nil {
+		return 0, err
+	}
+	err = f.call(&d.lib.streamCreateWithPriority, f.out(0), streamNonBlocking, uintptr(int32(priority)))
+	s := driver.Stream(f.outs[0])
+	return s, d.end(f, err)
+}
+
+func (d *Device) DestroyStream(s driver.Stream) error {
+	return d.onStream(&d.lib.streamDestroy, s)
+}
+
+// onStream makes a call that takes a stream and nothing else.
+func (d *Device) onStream(call *symbol, s driver.Stream) error {
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := f.checkStream(call, s); err != nil {
+		return d.end(f, err)
+	}
+	return d.end(f, f.call(call, uintptr(s)))
+}
+
+// SyncStream asks for a while, then sleeps: see "Waiting" in the package comment.
+func (d *Device) SyncStream(s driver.Stream) error {
+	call := &d.lib.streamSynchronize
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := f.checkStream(call, s); err != nil {
+		return d.end(f, err)
+	}
+	done, err := f.poll(&d.lib.streamQuery, uintptr(s))
+	if !done && err == nil {
+		err = f.sleep(s)
+	}
+	return d.end(f, err)
+}
+
+// sleep blocks until what was issued to s has completed. cuStreamSynchronize would keep a core busy; an
+// event can be waited for without.
+func (f *frame) sleep(s driver.Stream) error {
+	lib := f.lib
+	if err := f.call(&lib.eventCreate, f.out(0), eventFlags); err != nil {
+		return err
+	}
+	e := f.outs[0]
+	err := f.call(&lib.eventRecord, e, uintptr(s))
+	if err == nil {
+		err = f.call(&lib.eventSynchronize, e)
+	}
+	if failed := f.call(&lib.eventDestroy, e); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// poll calls a query until it says done, it fails, or patience is at an end.
+func (f *frame) poll(query *symbol, handle uintptr) (done bool, err error) {
+	for start := time.Now(); ; {
+		done, err = f.query(query, handle)
+		if done || err != nil || time.Since(start) > patience {
+			return done, err
+		}
+	}
+}
+
+func (f *frame) query(query *symbol, handle uintptr) (done bool, err error) {
+	switch code := f.code(query, handle); code {
+	case success:
+		return true, nil
+	case notReady:
+		return false, nil
+	default:
+		return false, f.failure(query, code)
+	}
+}
+
+func (d *Device) NewEvent() (driver.Event, error) {
+	f, err := d.begin(&d.lib.eventCreate)
+	if err != nil {
+		return 0, err
+	}
+	err = f.call(&d.lib.eventCreate, f.out(0), eventFlags)
+	e := driver.Event(f.outs[0])
+	return e, d.end(f, err)
+}
+
+func (d *Device) DestroyEvent(e driver.Event) error {
+	call := &d.lib.eventDestroy
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := f.checkEvent(call, e); err != nil {
+		return d.end(f, err)
+	}
+	return d.end(f, f.call(call, uintptr(e)))
+}
+
+func (d *Device) Record(e driver.Event, s driver.Stream) error {
+	call := &d.lib.eventRecord
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.checkEvent(call, e), f.checkStream(call, s)); err != nil {
+		return d.end(f, err)
+	}
+	return d.end(f, f.call(call, uintptr(e), uintptr(s)))
+}
+
+func (d *Device) Query(e driver.Event) (done bool, err error) {
+	call := &d.lib.eventQuery
+	f, err := d.begin(call)
+	if err != nil {
+		return false, err
+	}
+	if err := f.checkEvent(call, e); err != nil {
+		return false, d.end(f, err)
+	}
+	done, err = f.query(call, uintptr(e))
+	err = d.end(f, err)
+	return done && err == nil, err
+}
+
+// SyncEvent asks for a while, then sleeps: see "Waiting" in the package comment.
+func (d *Device) SyncEvent(e driver.Event) error {
+	call := &d.lib.eventSynchronize
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := f.checkEvent(call, e); err != nil {
+		return d.end(f, err)
+	}
+	done, err := f.poll(&d.lib.eventQuery, uintptr(e))
+	if !done && err == nil {
+		err = f.call(call, uintptr(e))
+	}
+	return d.end(f, err)
+}
+
+func (d *Device) WaitEvent(s driver.Stream, e driver.Event) error {
+	call := &d.lib.streamWaitEvent
+	f, err := d.begin(call)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.checkStream(call, s), f.checkEvent(call, e)); err != nil {
+		return d.end(f, err)
+	}
+	return d.end(f, f.call(call, uintptr(s), uintptr(e), 0))
+}

@@ -1,0 +1,22 @@
+package soft_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/soft"
+)
+
+func TestConformance(t *testing.T) {
+	for name, config := range map[string]soft.Config{
+		"eager":   {},
+		"late":    {Late: true},
+		"delayed": {Delay: func(op soft.Op) time.Duration { return time.Duration(op.N%3) * 10 * time.Microsecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, func(*testing.T) driver.Driver { return soft.New(config) })
+		})
+	}
+}
