@@ -42,7 +42,8 @@ func (b *Batch) Len() int { return b.n }
 
 // Host returns the tensor of a field, numbered as in [Dataset.Fields], in page-locked host memory: its
 // shape is the field's with the batch axis put first. It is the Loader's, an ordinary row-major
-// tensor with tensor's standard engine; its elements may be changed. It panics if there is no such field,
+// tensor with tensor's standard engine. Its elements may be changed; with [Config.Stream] only when the
+// copy is complete, which Device(field).Wait says. It panics if there is no such field,
 // and if the batch is not valid any more.
 func (b *Batch) Host(field int) *tensor.Dense {
 	v := b.valid("Host").view
@@ -99,6 +100,7 @@ func (b *Batch) Release() error {
 		return fmt.Errorf("dataloader: Batch.Release: batch %d of epoch %d: %w", b.Index, b.Epoch, ErrReleased)
 	}
 	if b.kept {
+		s.count(1)
 		return s.l.put(s)
 	}
 	return b.run.recycle(s)

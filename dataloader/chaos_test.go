@@ -145,7 +145,7 @@ func (s *scenario) inBubble(t *testing.T) error {
 	if took := time.Since(began); took > 10*time.Minute {
 		return fmt.Errorf("it took %v", took)
 	}
-	time.Sleep(2 * time.Minute) // stubborn readers have returned
+	time.Sleep(time.Hour) // stubborn readers have returned
 	if st := l.Stats(); st.Slots != 0 || st.PinnedBytes != 0 || st.Stuck != 0 {
 		return fmt.Errorf("left: %+v", st)
 	}

@@ -4,7 +4,6 @@ package dataloader
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"time"
 
@@ -83,8 +82,8 @@ type Config struct {
 	// does not depend on it.
 	Workers int
 
-	// Prefetch is how many batches are read ahead of the loop; one more is in its hands. 0: two for
-	// each worker, but not more than 256 MiB of them and at least two.
+	// Prefetch is how many batches are read ahead of the loop, at most 65536; one more is in its hands. 0:
+	// two for each worker, but not more than 256 MiB of them and at least two.
 	Prefetch int
 
 	// Unordered delivers batches as they get ready, so that a slow one does not hold up the rest. Which
@@ -117,6 +116,7 @@ type Config struct {
 
 const (
 	maxWorkers     = 4096
+	maxPrefetch    = 1 << 16
 	prefetchBudget = 256 << 20       // bytes of batches that Prefetch 0 may amount to
 	defaultGrace   = 5 * time.Second // how long ending waits for readers where Timeout is 0
 )
@@ -142,8 +142,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataloader: Config.OnError = %d: want StopOnError or SkipErrors", int(c.OnError))
 	case c.Workers < 0 || c.Workers > maxWorkers:
 		return fmt.Errorf("dataloader: Config.Workers = %d: want 0 to %d", c.Workers, maxWorkers)
-	case c.Prefetch < 0:
-		return fmt.Errorf("dataloader: Config.Prefetch = %d: want >= 0", c.Prefetch)
+	case c.Prefetch < 0 || c.Prefetch > maxPrefetch:
+		return fmt.Errorf("dataloader: Config.Prefetch = %d: want 0 to %d", c.Prefetch, maxPrefetch)
 	case c.Timeout < 0:
 		return fmt.Errorf("dataloader: Config.Timeout = %v: want >= 0", c.Timeout)
 	case c.WorldSize < 0:
@@ -168,7 +168,7 @@ func (c *Config) workers() int {
 // prefetch returns the depth that Prefetch stands for, of batches of batchBytes.
 func (c *Config) prefetch(batchBytes int) int {
 	if c.Prefetch > 0 {
-		return min(c.Prefetch, math.MaxInt32)
+		return c.Prefetch
 	}
 	affordable := prefetchBudget / max(batchBytes, 1)
 	return max(2, min(2*c.workers(), affordable))

@@ -83,18 +83,18 @@ func newLayout(fields []Field) (*layout, error) {
 // bytes returns the size of a sample's field, or what is wrong with it.
 func (f Field) bytes() (int, error) {
 	if f.Dtype.Type == nil {
-		return 0, fmt.Errorf("Dtype is not set: want one such as tensor.Float32")
+		return 0, fmt.Errorf("its Dtype is not set: want one such as tensor.Float32")
 	}
 	if hasPointers(f.Dtype.Type) || f.Dtype.Size() == 0 {
-		return 0, fmt.Errorf("Dtype %v: want a type of at least one byte without pointers", f.Dtype)
+		return 0, fmt.Errorf("its Dtype %v: want a type of at least one byte without pointers", f.Dtype)
 	}
 	size := int(f.Dtype.Size())
 	for _, d := range f.Shape {
 		if d <= 0 {
-			return 0, fmt.Errorf("Shape %v: want every dimension > 0", f.Shape)
+			return 0, fmt.Errorf("its Shape %v: want every dimension > 0", f.Shape)
 		}
 		if size > math.MaxInt/d {
-			return 0, fmt.Errorf("Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype, math.MaxInt)
+			return 0, fmt.Errorf("its Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype, math.MaxInt)
 		}
 		size *= d
 	}

@@ -161,7 +161,7 @@ func (l *Loader) start(ctx context.Context) (*run, error) {
 	}
 	if ctx.Err() != nil {
 		l.mu.Unlock()
-		return nil, fmt.Errorf("dataloader: %w", context.Cause(ctx))
+		return nil, cancelled(ctx)
 	}
 	l.at = l.upcoming()
 	l.setEpoch, l.resumed = nil, false
@@ -222,13 +222,11 @@ func (l *Loader) finish(r *run) {
 	ended := r.await(timer.C)
 	timer.Stop()
 	r.collect()
-	l.looped.Add(int64(time.Since(r.entered)))
-	for _, w := range r.workers {
-		l.busy.Add(w.busy.Load())
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.run = nil
+	l.looped.Add(int64(time.Since(r.entered)))
+	l.busy.Add(int64(r.busy()))
 	if !ended {
 		l.leftover = append(l.leftover, r)
 	}

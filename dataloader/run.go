@@ -24,7 +24,6 @@ type run struct {
 	ahead []int // numbers from first on that are done: an Unordered epoch was resumed
 	total int   // batches to deliver
 	count int   // batches of the epoch
-	part  int   // rows of a part; 0: whole batches
 	began time.Time
 
 	begun    atomic.Int64 // batches that workers have taken
@@ -148,6 +147,7 @@ func (r *run) giveAway(s *slot) {
 	delete(r.slots, s)
 	over := r.over
 	r.mu.Unlock()
+	s.count(-1)
 	if !over {
 		r.free <- nil
 	}
@@ -224,6 +224,15 @@ func (r *run) stuck() []error {
 	return errs
 }
 
+// busy is the time that workers have spent reading.
+func (r *run) busy() time.Duration {
+	total := int64(0)
+	for _, w := range r.workers {
+		total += w.busy.Load()
+	}
+	return time.Duration(total)
+}
+
 // next waits for the batch at a place, at most for the timeout.
 func (r *run) next(ctx context.Context, place int) (*slot, error) {
 	ready := r.ready[place%len(r.ready)]
@@ -251,7 +260,7 @@ func (r *run) next(ctx context.Context, place int) (*slot, error) {
 		case <-r.stop:
 			return nil, ErrClosed
 		case <-ctx.Done():
-			return nil, r.cancelled(ctx)
+			return nil, cancelled(ctx)
 		case <-overdue:
 			wait, err := r.overdue(place)
 			if err != nil {
@@ -287,17 +296,18 @@ func (r *run) verdict(ctx context.Context) error {
 	default:
 	}
 	if ctx.Err() != nil {
-		return r.cancelled(ctx)
+		return cancelled(ctx)
 	}
 	return nil
 }
 
-func (r *run) cancelled(ctx context.Context) error {
+// cancelled is the error of a context that is done, with its cause if that says more.
+func cancelled(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {
-		return fmt.Errorf("dataloader: epoch %d: %w", r.epoch, err)
+		return fmt.Errorf("dataloader: %w", err)
 	}
-	return fmt.Errorf("dataloader: epoch %d: %w: %w", r.epoch, err, cause)
+	return fmt.Errorf("dataloader: %w: %w", err, cause)
 }
 
 // overdue returns an error if a call that the batch at place waits for takes longer than the timeout, else

@@ -171,11 +171,18 @@ func (s *slot) reserve(n int) error {
 		size := n * s.rowBytes[i]
 		s.pinned = append(s.pinned, d)
 		s.mem = append(s.mem, d.Raw[:size:size])
-		s.l.pinnedBytes.Add(int64(size))
 	}
 	s.capacity = n
-	s.l.slots.Add(1)
+	s.count(1)
 	return nil
+}
+
+// count adds the slot to, or takes it from, what the Loader says that it holds.
+func (s *slot) count(sign int64) {
+	if s.capacity > 0 {
+		s.l.slots.Add(sign)
+		s.l.pinnedBytes.Add(sign * int64(s.capacity) * int64(s.layout.total))
+	}
 }
 
 // free gives the memory back. The engine waits for copies in flight before it uses it again.
@@ -184,14 +191,11 @@ func (s *slot) free() (errs []error) {
 		errs = append(errs, s.views[i].drop()...)
 	}
 	for i, d := range s.pinned {
-		s.l.pinnedBytes.Add(-int64(len(s.mem[i])))
 		if err := s.l.engine.Release(d); err != nil {
 			errs = append(errs, fmt.Errorf("dataloader: memory of field %s: %w", s.layout.fields[i].describe(), err))
 		}
 	}
-	if s.capacity > 0 {
-		s.l.slots.Add(-1)
-	}
+	s.count(-1)
 	s.pinned, s.mem, s.copies, s.capacity, s.view = nil, nil, nil, 0, nil
 	return errs
 }

@@ -259,7 +259,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"Config.BatchSize = -3: want > 0":                                                   {BatchSize: -3},
 		"Config.Workers = -1: want 0 to 4096":                                               {BatchSize: 1, Workers: -1},
 		"Config.Workers = 5000: want 0 to 4096":                                             {BatchSize: 1, Workers: 5000},
-		"Config.Prefetch = -1: want >= 0":                                                   {BatchSize: 1, Prefetch: -1},
+		"Config.Prefetch = 65537: want 0 to 65536":                                          {BatchSize: 1, Prefetch: 65537},
+		"Config.Prefetch = -1: want 0 to 65536":                                             {BatchSize: 1, Prefetch: -1},
 		"Config.Timeout = -1s: want >= 0":                                                   {BatchSize: 1, Timeout: -time.Second},
 		"Config.LastBatch = 3: want KeepLast, DropLast or PadLast":                          {BatchSize: 1, LastBatch: 3},
 		"Config.OnError = -1: want StopOnError or SkipErrors":                               {BatchSize: 1, OnError: -1},
@@ -298,16 +299,16 @@ func TestDatasetIsChecked(t *testing.T) {
 	one := func(f Field) []Field { return []Field{f} }
 	f32 := tensor.Float32
 	for want, ds := range map[string]Dataset{
-		"New: ds is nil: want a Dataset":                           nil,
-		"Dataset.Len() = -1: want >= 0":                            FromFunc(-1, countFields, read),
-		"FromFunc: read is nil: want a function":                   FromFunc(1, countFields, nil),
-		"Dataset.Fields(): no fields: want at least one":           FromFunc(1, nil, read),
-		`field 0 ("x"): Dtype is not set`:                          FromFunc(1, one(Field{Name: "x"}), read),
-		`field 0 ("x"): Dtype string: want a type of at least one`: FromFunc(1, one(Field{Name: "x", Dtype: tensor.String}), read),
-		`field 0 ("x"): Shape (2, 0): want every dimension > 0`:    FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{2, 0}}), read),
-		`field 0 ("x"): Shape (-1): want every dimension > 0`:      FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{-1}}), read),
-		"a sample takes more than":                                 FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{1 << 40, 1 << 40}}), read),
-		`fields 0 and 1 are both named "x"`:                        FromFunc(1, []Field{{Name: "x", Dtype: f32}, {Name: "x", Dtype: f32}}, read),
+		"New: ds is nil: want a Dataset":                               nil,
+		"Dataset.Len() = -1: want >= 0":                                FromFunc(-1, countFields, read),
+		"FromFunc: read is nil: want a function":                       FromFunc(1, countFields, nil),
+		"Dataset.Fields(): no fields: want at least one":               FromFunc(1, nil, read),
+		`field 0 ("x"): its Dtype is not set`:                          FromFunc(1, one(Field{Name: "x"}), read),
+		`field 0 ("x"): its Dtype string: want a type of at least one`: FromFunc(1, one(Field{Name: "x", Dtype: tensor.String}), read),
+		`field 0 ("x"): its Shape (2, 0): want every dimension > 0`:    FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{2, 0}}), read),
+		`field 0 ("x"): its Shape (-1): want every dimension > 0`:      FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{-1}}), read),
+		"a sample takes more than":                                     FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{1 << 40, 1 << 40}}), read),
+		`fields 0 and 1 are both named "x"`:                            FromFunc(1, []Field{{Name: "x", Dtype: f32}, {Name: "x", Dtype: f32}}, read),
 	} {
 		if l, err := New(ds, Config{BatchSize: 1, Pin: e}); err == nil || !strings.Contains(err.Error(), "dataloader: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("New = %v, %v, want error %q", l, err, want)

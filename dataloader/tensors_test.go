@@ -96,7 +96,7 @@ func TestFromTensorsRefuses(t *testing.T) {
 		"tensor 1: is nil":                                       {arange(4), nil},
 		"tensor 0: is a scalar":                                  {tensor.New(tensor.FromScalar(float32(1)))},
 		"tensor 1: shape (3, 2): want 4 samples, as in tensor 0": {arange(4), arange(3, 2)},
-		"tensor 0: Dtype string":                                 {tensor.New(tensor.WithShape(1), tensor.WithBacking([]string{"x"}))},
+		"tensor 0: its Dtype string":                             {tensor.New(tensor.WithShape(1), tensor.WithBacking([]string{"x"}))},
 		"tensor 0: has a mask":                                   {masked},
 	} {
 		if ds, err := FromTensors(ts...); err == nil || !strings.Contains(err.Error(), "dataloader: FromTensors: "+want) {
