@@ -224,12 +224,12 @@ func (b *buffer) free() error {
 	if err == nil {
 		err = d.memory.free(b.ptr, b.size, s)
 	}
-	if err != nil {
+	if err != nil && !sticky(err) { // on a device that is lost nothing can be freed, nor is left
 		d.postponeFree(b)
 		return err
 	}
 	d.forget(b)
-	return nil
+	return err
 }
 
 // postponeFree lists b to be freed at the next occasion.

@@ -168,6 +168,9 @@ func (d *Device) retry(call func() error) error {
 func (d *Device) destroy(h driver.Stream) {
 	if err := d.drv.DestroyStream(h); err != nil {
 		d.postpone(d.fail(err))
+		if sticky(err) {
+			return // the stream has gone with the context
+		}
 		d.mu.Lock()
 		d.zombies = append(d.zombies, h)
 		d.mu.Unlock()

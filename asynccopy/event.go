@@ -34,6 +34,16 @@ type Event struct {
 // Done reports whether the work is complete, with the error it ended with if it failed. It never waits. When the
 // driver can't say, Done reports false, and the next call on the device returns the driver's error.
 func (e *Event) Done() (bool, error) {
+	done, err := e.look()
+	if !done && err != nil {
+		e.stream.dev.postpone(err)
+		return false, nil
+	}
+	return done, err
+}
+
+// look is Done, but returns an error of asking too.
+func (e *Event) look() (bool, error) {
 	if !e.landed() {
 		return false, nil
 	}
@@ -51,12 +61,7 @@ func (e *Event) Done() (bool, error) {
 		}
 	}
 	defer d.gate.leave()
-	done, err := e.query()
-	if !done {
-		d.postpone(err)
-		return false, nil
-	}
-	return true, err
+	return e.query()
 }
 
 // Wait returns when the work is complete, with the error it ended with if it failed. When ctx ends first
@@ -104,9 +109,14 @@ func (e *Event) poll(ctx context.Context) error {
 	var timer *time.Timer
 	start := time.Now()
 	for {
-		done, err := e.Done()
-		if done {
+		done, err := e.look()
+		switch {
+		case done:
 			return err
+		case err != nil:
+			d := e.stream.dev
+			d.postpone(err)
+			return e.block() // it can't be asked, so it has to be awaited
 		}
 		waited := time.Since(start)
 		if waited < spin {

@@ -28,7 +28,7 @@ func layoutOf(t *tensor.Dense) (strided.Layout, error) {
 		hold.Done()
 		return strided.Layout{}, fmt.Errorf("its engine %T says that the host can't access its memory", t.Engine())
 	}
-	if t.Shape().TotalSize() > 0 && t.IsMasked() {
+	if len(t.Mask()) > 0 {
 		return strided.Layout{}, errors.New("it has a mask, which a device tensor can't have")
 	}
 	return strided.Of(t)

@@ -1,0 +1,345 @@
+package asynccopy_test
+
+// This file makes every driver call fail at every point, and work fail after it was issued.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// errors of work are those that Wait or any call may return; the test expects them to be the injected one.
+type attempt struct {
+	r       *rig
+	a, b    *asynccopy.Stream
+	pinned  *tensor.Dense
+	onA     *asynccopy.Tensor
+	failing []error
+}
+
+// note collects the errors of calls, which are all expected to be the injected one.
+func (t *attempt) note(err error) bool {
+	if err != nil {
+		t.failing = append(t.failing, err)
+	}
+	return err == nil
+}
+
+// scripts use every call of the package.
+var scripts = map[string]func(t *attempt){
+	"ToDevice pinned":   func(t *attempt) { t.upload(t.pinned, true) },
+	"ToDevice blocking": func(t *attempt) { t.upload(t.pinned, false) },
+	"ToDevice small":    func(t *attempt) { t.upload(pageable(1000, 1), true) },
+	"ToDevice staged":   func(t *attempt) { t.upload(pageable(17<<20, 1), true) },
+	"ToDeviceInto": func(t *attempt) {
+		down, err := t.b.ToHost(t.onA, true)
+		if t.note(err) {
+			t.land(down)
+		}
+		if t.note(t.b.ToDeviceInto(t.onA, t.pinned, true)) {
+			t.note(t.onA.Wait(context.Background()))
+		}
+	},
+	"ToHostInto staged": func(t *attempt) {
+		e, err := t.b.ToHostInto(pageable(4096, 2), t.onA, true)
+		if t.note(err) {
+			t.note(e.Wait(context.Background()))
+		}
+	},
+	"ToHostInto pinned": func(t *attempt) {
+		_, err := t.b.ToHostInto(t.pinned, t.onA, false)
+		t.note(err)
+	},
+	"Record, Wait, Use": func(t *attempt) {
+		e, err := t.a.Record()
+		if t.note(err) {
+			t.note(t.b.Wait(e))
+			t.note(e.Wait(cancellable()))
+		}
+		t.note(t.onA.Use(t.b))
+		t.note(t.a.ToDeviceInto(t.onA, t.pinned, true))
+		t.note(t.b.Synchronize(cancellable()))
+		t.note(t.b.Synchronize(context.Background()))
+	},
+	"Release used": func(t *attempt) {
+		if down, err := t.b.ToHost(t.onA, true); t.note(err) {
+			t.land(down)
+		}
+		t.note(t.onA.Use(t.b))
+		t.note(t.onA.Release())
+	},
+	"NewStream": func(t *attempt) {
+		if s, err := t.r.dev.NewStream(); t.note(err) {
+			x, err := s.Empty(tensor.Uint8, 100)
+			t.note(err)
+			t.note(s.Close())
+			if x != nil {
+				t.note(x.Release())
+			}
+		}
+		_, _, err := t.r.dev.MemInfo()
+		t.note(err)
+	},
+	"Close": func(t *attempt) {
+		t.upload(t.pinned, true)
+		t.note(t.r.dev.Close())
+	},
+}
+
+func cancellable() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(context.Background(), cancel)
+	return ctx
+}
+
+// upload copies src to the device and back.
+func (t *attempt) upload(src *tensor.Dense, nonBlocking bool) {
+	x, err := t.a.ToDevice(src, nonBlocking)
+	if !t.note(err) {
+		return
+	}
+	if t.note(x.Wait(context.Background())) {
+		if down, err := t.a.ToHost(x, true); t.note(err) {
+			t.land(down)
+		}
+	}
+	t.note(x.Release())
+}
+
+func (t *attempt) land(down *asynccopy.Download) {
+	host, err := down.Wait(context.Background())
+	if t.note(err) {
+		t.r.release(host)
+		return
+	}
+	// Not the copy but asking for it failed: it is still to come.
+	if host, err := down.Wait(context.Background()); err == nil {
+		t.r.release(host)
+	}
+}
+
+// TestEveryCallFails runs each script once for each driver call in it, which then fails. The device must stay usable,
+// nothing may be left, and somebody must be told.
+func TestEveryCallFails(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, pool := range []bool{true, false} {
+			for name, script := range scripts {
+				t.Run(fmt.Sprintf("%s/late=%v,pool=%v", name, late, pool), func(t *testing.T) {
+					for nth := 1; failNth(t, script, nth, late, pool); nth++ {
+						if nth > 500 {
+							t.Fatal("the script has no end")
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+var errInjected = &driver.Error{Call: "injected", Code: 999, Name: "CUDA_ERROR_UNKNOWN", Text: "unknown error"}
+
+// failNth reports whether the script made that many calls.
+func failNth(t *testing.T, script func(*attempt), nth int, late, pool bool) bool {
+	leak.Check(t)
+	var drv driver.Driver = soft.New(soft.Config{Host: locking{}, Late: late})
+	if !pool {
+		drv = plain{drv}
+	}
+	faulty := drivertest.NewFaulty(drivertest.Checked(t, drv))
+	r := &rig{TB: t, drv: faulty}
+	r.engine = must(pintensor.NewEngine(pintensor.WithDriver(locking{})))(t)
+	r.dev = must(asynccopy.OpenDriver(faulty, 0))(t)
+	r.dev.SetEngine(r.engine)
+	a := &attempt{r: r, a: r.stream(), b: r.stream(), pinned: r.pinned(4096, 1)}
+	a.onA = must(a.a.ToDevice(a.pinned, true))(t)
+
+	before := faulty.Calls("")
+	faulty.FailNth("", nth, errInjected)
+	script(a)
+	reached := faulty.Calls("")-before >= nth
+	faulty.Heal()
+
+	for _, err := range a.failing {
+		if !errors.Is(err, errInjected) {
+			t.Errorf("call %d fails: %v, which is not the injected error", nth, err)
+		}
+	}
+	told := len(a.failing) > 0
+	if r.dev.Stats().Streams > 0 { // not closed by the script
+		told = a.a.Synchronize(context.Background()) != nil || told
+		x := must(a.a.ToDevice(a.pinned, true))(t)
+		r.holds(a.b, x, 1)
+		r.ok(x.Release())
+		a.onA.Release() // the script may have done it
+	}
+	told = r.dev.Close() != nil || told
+	if reached && !told {
+		t.Errorf("call %d failed and nobody was told", nth)
+	}
+	r.release(a.pinned)
+	r.checkEmpty()
+	return reached && !t.Failed()
+}
+
+// TestOneKindOfCallAlwaysFails: nothing may hang or be left, whatever the device refuses to do.
+func TestOneKindOfCallAlwaysFails(t *testing.T) {
+	for _, call := range []string{"AllocAsync", "NewEvent", "Record", "Query", "SyncEvent", "SyncStream", "WaitEvent", "CopyHtoD", "CopyDtoH", "NewStream", "TrimPool"} {
+		t.Run(call, func(t *testing.T) {
+			for _, script := range scripts {
+				leak.Check(t)
+				faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{Host: locking{}})))
+				r := &rig{TB: t, drv: faulty}
+				r.engine = must(pintensor.NewEngine(pintensor.WithDriver(locking{})))(t)
+				r.dev = must(asynccopy.OpenDriver(faulty, 0))(t)
+				r.dev.SetEngine(r.engine)
+				a := &attempt{r: r, a: r.stream(), b: r.stream(), pinned: r.pinned(4096, 1)}
+				a.onA = must(a.a.ToDevice(a.pinned, true))(t)
+				faulty.FailAll(call)
+				script(a)
+				r.dev.Close()
+				r.release(a.pinned)
+				settle(r)
+				r.checkEmpty()
+			}
+		})
+	}
+}
+
+// TestWorkFailsLater: a sticky error is reported by Wait and by every call afterwards, typed.
+func TestWorkFailsLater(t *testing.T) {
+	cause := &driver.Error{Call: "kernel", Code: driver.CodeIllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
+			var failing atomic.Bool
+			r := &rig{TB: t}
+			leak.Check(t)
+			drv := drivertest.Checked(t, soft.New(soft.Config{Host: locking{}, Late: late, Fail: func(soft.Op) error {
+				if failing.Load() {
+					return cause
+				}
+				return nil
+			}}))
+			r.engine = must(pintensor.NewEngine(pintensor.WithDriver(locking{})))(t)
+			r.dev = must(asynccopy.OpenDriver(drv, 0))(t)
+			r.dev.SetEngine(r.engine)
+			s := r.stream()
+			p := r.pinned(4096, 1)
+			good := must(s.ToDevice(p, false))(t)
+			failing.Store(true)
+			x, err := s.ToDevice(p, true)
+			r.ok(err)
+			down, err := s.ToHost(good, true)
+			if err == nil {
+				_, err = down.Wait(t.Context())
+			}
+			isSticky(t, "Download.Wait", err, cause)
+			isSticky(t, "Tensor.Wait", x.Wait(t.Context()), cause)
+			if done, err := x.Ready().Done(); !done || !errors.Is(err, cause) {
+				t.Errorf("Done() = %v, %v, want true and the error", done, err)
+			}
+			_, err = s.ToDevice(p, true)
+			isSticky(t, "ToDevice", err, cause)
+			_, err = s.Record()
+			isSticky(t, "Record", err, cause)
+			isSticky(t, "Synchronize", s.Synchronize(t.Context()), cause)
+			_, err = r.dev.NewStream()
+			isSticky(t, "NewStream", err, cause)
+			x.Release()
+			good.Release()
+			isSticky(t, "Close", r.dev.Close(), cause)
+			r.ok(r.dev.Close())
+			r.release(p)
+			r.checkEmpty()
+		})
+	}
+}
+
+func isSticky(t *testing.T, call string, err error, cause *driver.Error) {
+	t.Helper()
+	var typed *asynccopy.DriverError
+	if !errors.As(err, &typed) || typed.Code != cause.Code {
+		t.Errorf("%s on a device that failed: %v, want a DriverError of code %d", call, err, cause.Code)
+		return
+	}
+	if !strings.Contains(err.Error(), "kernel: an illegal memory access was encountered (700)") || !strings.HasPrefix(err.Error(), "asynccopy: ") {
+		t.Errorf("%s: %q does not say what failed", call, err)
+	}
+}
+
+// TestStagedCopyFails: the error reaches whoever uses what never arrived, and the next call.
+func TestStagedCopyFails(t *testing.T) {
+	faulty := drivertest.NewFaulty(soft.New(soft.Config{Host: locking{}}))
+	r := newRig(t, faulty)
+	s := r.stream()
+	faulty.FailNth("CopyHtoD", 2, errInjected)
+	x := must(s.ToDevice(pageable(4<<20, 1), true))(t)
+	if err := x.Wait(t.Context()); !errors.Is(err, errInjected) {
+		t.Errorf("Wait: %v, want the injected error", err)
+	}
+	if err := s.Synchronize(t.Context()); !errors.Is(err, errInjected) {
+		t.Errorf("the next call: %v, want the injected error", err)
+	}
+	r.ok(s.Synchronize(t.Context()))
+	if _, err := s.ToHost(x, true); !errors.Is(err, errInjected) {
+		t.Errorf("ToHost of contents that never arrived: %v, want the injected error", err)
+	}
+	r.ok(s.ToDeviceInto(x, pageable(4<<20, 2), true))
+	r.holds(s, x, 2)
+	r.ok(x.Release())
+}
+
+func TestOutOfMemory(t *testing.T) {
+	for _, pool := range []bool{true, false} {
+		t.Run(fmt.Sprintf("pool=%v", pool), func(t *testing.T) {
+			const total = 16 << 20
+			var drv driver.Driver = soft.New(soft.Config{Host: locking{}, Memory: total})
+			if !pool {
+				drv = plain{drv}
+			}
+			r := newRig(t, drv)
+			a, b := r.stream(), r.stream()
+			// Memory that work still uses, that is cached in other sizes, or that was dropped, is found.
+			for i := range 40 {
+				x := must(a.Empty(tensor.Uint8, (5+i%7)<<20))(t)
+				r.ok(b.ToDeviceInto(x, pageable((5+i%7)<<20, 1), true))
+				if i%3 > 0 {
+					r.ok(x.Release())
+				}
+			}
+			var held []*asynccopy.Tensor
+			var err error
+			for err == nil {
+				var x *asynccopy.Tensor
+				if x, err = a.Empty(tensor.Uint8, 3<<20); err == nil {
+					held = append(held, x)
+				}
+			}
+			if !errors.Is(err, asynccopy.ErrOutOfMemory) || !strings.HasPrefix(err.Error(), "asynccopy: ") {
+				t.Errorf("with %d tensors of 3 MiB in 16: %v, want ErrOutOfMemory", len(held), err)
+			}
+			if len(held) != 5 {
+				t.Errorf("%d tensors of 3 MiB fit into 16, want 5", len(held))
+			}
+			for _, x := range held {
+				r.ok(x.Release())
+			}
+			x := must(b.ToDevice(pageable(12<<20, 1), true))(t)
+			r.holds(a, x, 1)
+			r.ok(x.Release())
+			if r.dev.Stats().Retries == 0 {
+				t.Error("nothing was tried again")
+			}
+		})
+	}
+}
