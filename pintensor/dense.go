@@ -128,5 +128,11 @@ var withReleased = tensor.WithEngine(released{})
 // whoever has the block then.
 func markReleased(t *tensor.Dense) { withReleased(t) }
 
+// wasGivenUp reports whether t, whose memory is no block, was released and its block given up since.
+func wasGivenUp(t *tensor.Dense) bool {
+	_, ok := t.Engine().(released)
+	return ok
+}
+
 // isReleased goes by the flag that the engine left, since Gorgonia replaces engines.
 func isReleased(t *tensor.Dense) bool { return !t.IsNativelyAccessible() }

@@ -24,8 +24,9 @@ type Engine struct {
 
 	hostOnce sync.Once
 	host     driver.Host
-	locking  atomic.Value // of string: the host's name, once it was asked for anything
-	lockErr  atomic.Pointer[lockError]
+	locking  atomic.Value            // of string: the host's name, once it was asked for anything
+	noCUDA   atomic.Pointer[refusal] // why it isn't the CUDA driver
+	lockErr  atomic.Pointer[refusal] // why the latest block could not be page-locked
 
 	lists   [numClasses]freeList
 	owned   atomic.Int64 // bytes of all blocks, lent, cached and in flight: what the limit bounds
@@ -144,6 +145,9 @@ func (e *Engine) Release(t *tensor.Dense) error {
 		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
 	}
 	b := blocks.holding(t.Raw)
+	if b == nil && wasGivenUp(t) {
+		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrReleased)
+	}
 	if b == nil || b.eng != e || b.foreign {
 		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrNotPinned)
 	}

@@ -178,3 +178,18 @@ func TestErrorsInTheBackgroundComeBack(t *testing.T) {
 	}
 	e.host.Heal()
 }
+
+func TestReleasedTensorsAreKnownAlsoWhenTheirBlockIsGone(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 5))
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	must[int64](t)(e.Trim(0))
+	if err := e.Release(d); !errors.Is(err, ErrReleased) {
+		t.Errorf("Release: %v, want ErrReleased", err)
+	}
+	if _, err := e.Pin(d); !errors.Is(err, ErrReleased) {
+		t.Errorf("Pin: %v, want ErrReleased", err)
+	}
+}

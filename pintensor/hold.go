@@ -29,6 +29,9 @@ func Acquire(t *tensor.Dense) (Hold, error) {
 		return Hold{}, fmt.Errorf("pintensor: Acquire: t is nil, want a *tensor.Dense")
 	}
 	b := blocks.holding(t.Raw)
+	if b == nil && wasGivenUp(t) {
+		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), ErrReleased)
+	}
 	if b == nil {
 		return Hold{}, nil
 	}

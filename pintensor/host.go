@@ -1,8 +1,10 @@
 package pintensor
 
 import (
+	"fmt"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/cuda"
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/soft"
 )
@@ -22,23 +24,48 @@ func (e *Engine) lock(mem unsafe.Pointer, size int64) (bool, error) {
 	if host.Name() == "cuda" {
 		return false, err
 	}
-	e.lockErr.Store(&lockError{err})
+	e.lockErr.Store(&refusal{err})
 	return false, nil
 }
 
-type lockError struct{ err error }
+// refusal is an error that Stats shows.
+type refusal struct{ err error }
+
+func (r *refusal) text() string {
+	if r == nil {
+		return ""
+	}
+	return r.err.Error()
+}
 
 // chooseHost decides, at first use.
 func (e *Engine) chooseHost() driver.Host {
 	e.hostOnce.Do(func() {
 		if e.host == nil {
-			e.host = defaultHost()
+			host, err := cudaHost()
+			if err != nil {
+				e.noCUDA.Store(&refusal{err})
+				host = soft.Host()
+			}
+			e.host = host
 		}
 		e.locking.Store(e.host.Name())
 	})
 	return e.host
 }
 
-func defaultHost() driver.Host {
-	return soft.Host()
+// cudaHost returns the CUDA driver's host, if there is a device that could need it.
+func cudaHost() (driver.Host, error) {
+	drv, err := cuda.Load()
+	if err != nil {
+		return nil, err
+	}
+	n, err := drv.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("the CUDA driver shows no device: %w", driver.ErrUnavailable)
+	}
+	return drv.Host(), nil
 }

@@ -26,6 +26,7 @@ type Stats struct {
 
 	Unlocked  int64  // blocks among Cold that could not be page-locked and are ordinary memory
 	Locking   string // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
+	NoCUDA    string // why that is not "cuda"; "" if it is, or nothing was asked for yet
 	LockError string // why the latest block could not be page-locked, and what to do about it; "" if none failed
 }
 
@@ -70,8 +71,6 @@ func (e *Engine) Stats() Stats {
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
 	}
 	s.Locking, _ = e.locking.Load().(string)
-	if failed := e.lockErr.Load(); failed != nil {
-		s.LockError = failed.err.Error()
-	}
+	s.NoCUDA, s.LockError = e.noCUDA.Load().text(), e.lockErr.Load().text()
 	return s
 }

@@ -1,0 +1,339 @@
+package pintensor
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+
+	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/leak"
+)
+
+// The cache as a state machine, against a model that only counts: tensors are made, looked at through
+// views, released, dropped, copied from, freed, and the driver fails, in any order.
+
+// tenant is a tensor of the model, or what is left of it.
+type tenant struct {
+	d     *tensor.Dense // nil when dropped
+	view  *tensor.Dense // keeps the memory when d is dropped
+	want  int64
+	size  int64
+	value byte    // what the memory is full of
+	works []*work // copies in flight
+	holds []Hold
+}
+
+func (x *tenant) inFlight() (n int) {
+	for _, w := range x.works {
+		select {
+		case <-w.done:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+type machine struct {
+	e        *Engine
+	fake     *fakeHost
+	host     *drivertest.FaultyHost
+	limit    int64
+	lent     []*tenant // not released, dropped ones included
+	busy     []*tenant // released with copies in flight or holds open; never looked at through d
+	released []*tensor.Dense
+	reclaims int64
+	next     byte
+}
+
+func TestCacheAgainstAModel(t *testing.T) {
+	leak.Check(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		fake := &fakeHost{name: "cuda"}
+		host := drivertest.NewFaultyHost(fake)
+		m := &machine{fake: fake, host: host, limit: 1 << 20}
+		var err error
+		if m.e, err = NewEngine(WithDriver(host), WithLimit(m.limit)); err != nil {
+			rt.Fatal(err)
+		}
+		m.e.maxWait = 1 // a nanosecond: nothing in flight completes by waiting
+		rt.Repeat(map[string]func(*rapid.T){
+			"new": m.new, "release": m.release, "release again": m.releaseAgain, "view": m.look, "drop": m.drop, "collect": m.collect,
+			"hold": m.hold, "copy": m.copy, "complete": m.complete, "trim": m.trim, "driver fails": m.fail, "": m.check,
+		})
+		m.end(rt)
+	})
+}
+
+func pick[T any](t *rapid.T, from []T) (int, bool) {
+	if len(from) == 0 {
+		return 0, false
+	}
+	return rapid.IntRange(0, len(from)-1).Draw(t, "which"), true
+}
+
+func (m *machine) new(t *rapid.T) {
+	n := rapid.SampledFrom([]int{0, 1, 30_000, 33_000, 70_000, 200_000}).Draw(t, "bytes")
+	d, err := m.e.New(tensor.Uint8, n)
+	if err != nil {
+		if !errors.Is(err, ErrLimit) && !errors.Is(err, drivertest.ErrInjected) {
+			t.Fatal(err)
+		}
+		return
+	}
+	for i, x := range d.Raw {
+		if x != 0 {
+			t.Fatalf("byte %d of new memory is %d", i, x)
+		}
+	}
+	m.next++
+	x := &tenant{d: d, want: int64(n), value: m.next}
+	_, x.size = classOf(int64(n))
+	for i := range d.Raw {
+		d.Raw[i] = x.value
+	}
+	m.lent = append(m.lent, x)
+}
+
+func (m *machine) release(t *rapid.T) {
+	i, ok := pick(t, m.lent)
+	if !ok || m.lent[i].d == nil {
+		return
+	}
+	x := m.lent[i]
+	if err := m.e.Release(x.d); err != nil {
+		t.Fatal(err)
+	}
+	m.lent = append(m.lent[:i:i], m.lent[i+1:]...)
+	m.released = append(m.released, x.d)
+	if len(m.released) > 8 {
+		m.released = m.released[1:]
+	}
+	x.view = nil // the caller must not look any more
+	if len(x.holds) > 0 || x.inFlight() > 0 {
+		m.busy = append(m.busy, x)
+	}
+}
+
+func (m *machine) releaseAgain(t *rapid.T) {
+	if i, ok := pick(t, m.released); ok {
+		if err := m.e.Release(m.released[i]); !errors.Is(err, ErrReleased) {
+			t.Fatalf("%v, want ErrReleased", err)
+		}
+	}
+}
+
+func (m *machine) look(t *rapid.T) {
+	i, ok := pick(t, m.lent)
+	if !ok || m.lent[i].d == nil || m.lent[i].want == 0 {
+		return
+	}
+	x := m.lent[i]
+	v, err := x.d.Slice(tensor.S(int(x.want)/2, int(x.want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.view = v.(*tensor.Dense)
+	if err := m.e.Release(x.view); !errors.Is(err, ErrNotOwner) && x.want > 1 {
+		t.Fatalf("release of a view: %v, want ErrNotOwner", err)
+	}
+}
+
+func (m *machine) drop(t *rapid.T) {
+	if i, ok := pick(t, m.lent); ok {
+		m.lent[i].d = nil
+		m.released = nil // a header that was released still refers to the block, whoever has it now
+		if rapid.Bool().Draw(t, "the view too") {
+			m.lent[i].view = nil
+		}
+	}
+}
+
+// garbage takes what nobody refers to out of the model.
+func (m *machine) garbage() {
+	var left []*tenant
+	for _, x := range m.lent {
+		if x.d == nil && x.view == nil && x.inFlight() == 0 && len(x.holds) == 0 {
+			m.reclaims++
+			continue
+		}
+		left = append(left, x)
+	}
+	m.lent = left
+}
+
+func (m *machine) collect(t *rapid.T) {
+	m.garbage()
+	m.awaitReclaims(t)
+}
+
+func (m *machine) awaitReclaims(t *rapid.T) {
+	gcUntilRapid(t, func() bool { return m.e.Stats().Reclaimed >= m.reclaims })
+	if got := m.e.Stats().Reclaimed; got != m.reclaims {
+		t.Fatalf("%d blocks were reclaimed, want %d", got, m.reclaims)
+	}
+}
+
+func gcUntilRapid(t *rapid.T, ok func() bool) {
+	for range 200 {
+		if ok() {
+			return
+		}
+		runtime.GC()
+		runtime.Gosched()
+	}
+	t.Fatal("what was dropped is not reclaimed")
+}
+
+func (m *machine) hold(t *rapid.T) {
+	i, ok := pick(t, m.lent)
+	if !ok || m.lent[i].d == nil {
+		return
+	}
+	h, err := Acquire(m.lent[i].d)
+	if err != nil || !h.Pinned() {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	m.lent[i].holds = append(m.lent[i].holds, h)
+}
+
+// copy ends a hold: with a copy, or without one.
+func (m *machine) copy(t *rapid.T) {
+	all := append(append([]*tenant(nil), m.lent...), m.busy...)
+	i, ok := pick(t, all)
+	if !ok || len(all[i].holds) == 0 {
+		return
+	}
+	x := all[i]
+	h := x.holds[0]
+	x.holds = x.holds[1:]
+	if rapid.Bool().Draw(t, "issued") {
+		w := newWork()
+		x.works = append(x.works, w)
+		h.Until(w)
+		return
+	}
+	h.Done()
+}
+
+func (m *machine) complete(t *rapid.T) {
+	all := append(append([]*tenant(nil), m.lent...), m.busy...)
+	i, ok := pick(t, all)
+	if !ok || len(all[i].works) == 0 {
+		return
+	}
+	k, _ := pick(t, all[i].works)
+	all[i].works[k].complete()
+	all[i].works = append(all[i].works[:k:k], all[i].works[k+1:]...)
+}
+
+func (m *machine) trim(t *rapid.T) {
+	keep := rapid.SampledFrom([]int64{0, 64 << 10, 200 << 10}).Draw(t, "keep")
+	if _, err := m.e.Trim(keep); err != nil {
+		if !errors.Is(err, drivertest.ErrInjected) {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got := m.e.n.cached.current.Load(); got > keep {
+		t.Fatalf("%d bytes cached, want at most %d", got, keep)
+	}
+}
+
+func (m *machine) fail(t *rapid.T) {
+	m.host.Heal()
+	if rapid.Bool().Draw(t, "") {
+		m.host.FailNth(rapid.SampledFrom([]string{"Register", "Unregister"}).Draw(t, "call"), rapid.IntRange(1, 3).Draw(t, "n"), nil)
+	}
+}
+
+func (m *machine) check(t *rapid.T) {
+	m.e.Stats() // completes what is completed
+	m.busy = deleteIf(m.busy, func(x *tenant) bool { return x.inFlight() == 0 && len(x.holds) == 0 })
+	// What was dropped may or may not have been reclaimed by now: count only when no collection decides.
+	m.garbage()
+	m.awaitReclaims(t)
+	s := m.e.Stats()
+	var requested, lent, busy, inFlight int64
+	for _, x := range m.lent {
+		requested += x.want
+		lent += x.size
+		if x.inFlight() > 0 {
+			inFlight += x.size
+		}
+		x.look(t)
+	}
+	for _, x := range m.busy {
+		busy += x.size
+		if x.inFlight() > 0 {
+			inFlight += x.size
+		}
+		x.look(t) // a copy may still read it
+	}
+	var stranded int64
+	for _, c := range m.e.stranded {
+		stranded += c.b.size
+	}
+	owned := m.e.owned.Load()
+	if s.Requested.Current != requested || s.Lent.Current != lent || s.InFlight.Current != inFlight {
+		t.Fatalf("requested %d, lent %d, in flight %d; want %d, %d, %d", s.Requested.Current, s.Lent.Current, s.InFlight.Current, requested, lent, inFlight)
+	}
+	if sum := lent + busy + s.Cached.Current + stranded; owned != sum || s.Registered.Current != owned {
+		t.Fatalf("the engine owns %d, registered %d; lent %d, busy %d, cached %d and stranded %d make %d", owned, s.Registered.Current, lent, busy, s.Cached.Current, stranded, sum)
+	}
+	if owned > m.limit || s.Registered.Peak > m.limit {
+		t.Fatalf("owned %d, peak %d, limit %d", owned, s.Registered.Peak, m.limit)
+	}
+}
+
+// look checks that nobody else wrote into the memory.
+func (x *tenant) look(t *rapid.T) {
+	for _, d := range []*tensor.Dense{x.d, x.view} {
+		if d == nil {
+			continue
+		}
+		for i, b := range d.Raw {
+			if b != x.value {
+				t.Fatalf("byte %d of a tensor in use is %d, want %d", i, b, x.value)
+			}
+		}
+	}
+}
+
+func (m *machine) end(t *rapid.T) {
+	m.host.Heal()
+	for _, x := range append(m.lent, m.busy...) {
+		for _, w := range x.works {
+			w.complete()
+		}
+		for _, h := range x.holds {
+			h.Done()
+		}
+		x.works, x.holds = nil, nil
+		x.d, x.view = nil, nil
+	}
+	m.busy, m.released = nil, nil
+	gcUntilRapid(t, func() bool { return m.e.Stats().Lent.Current == 0 })
+	if err := m.e.Close(); err != nil && !errors.Is(err, drivertest.ErrInjected) { // an earlier failure may be reported now
+		t.Fatal(err)
+	}
+	if owned := m.e.owned.Load(); owned != 0 {
+		t.Fatalf("%d bytes are left", owned)
+	}
+	if m.fake.used != 0 {
+		t.Fatalf("%d bytes are left registered", m.fake.used)
+	}
+}
+
+func deleteIf[T any](s []T, drop func(T) bool) []T {
+	var left []T
+	for _, x := range s {
+		if !drop(x) {
+			left = append(left, x)
+		}
+	}
+	return left
+}
