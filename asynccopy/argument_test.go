@@ -55,7 +55,7 @@ func TestBadHostTensors(t *testing.T) {
 		{"masked", masked, []string{"mask"}},
 		{"inaccessible", foreign, []string{"asynccopy_test.inaccessible", "access"}},
 		{"string", words, []string{"string", "pointers"}},
-		{"without memory", gone, []string{"8 bytes"}},
+		{"without memory", gone, []string{"(2)", "0 bytes"}},
 		{"without dtype", new(tensor.Dense), []string{"dtype"}},
 	} {
 		_, err := s.ToDevice(c.host, true)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pintensor/pin/internal/cuda"
 	"github.com/pintensor/pin/internal/soft"
 )
 
@@ -30,7 +31,7 @@ func Open(ordinal int, opts ...Option) (*Device, error) {
 	if o.memory != 0 {
 		return nil, errors.New("asynccopy: Open: WithMemory is for the software device")
 	}
-	drv, err := loadCUDA()
+	drv, err := cuda.Load()
 	if err != nil {
 		return nil, fmt.Errorf("asynccopy: Open: %w", err)
 	}

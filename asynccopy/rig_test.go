@@ -173,20 +173,18 @@ func pageable(n int, seed uint64) *tensor.Dense {
 	return t
 }
 
-// pattern fills a contiguous tensor with bytes that depend on seed.
+// pattern fills a contiguous tensor with bytes that depend on seed. They repeat, but with a period that no chunk is a multiple of.
 func pattern(t *tensor.Dense, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	raw := t.Raw
-	for ; len(raw) >= 8; raw = raw[8:] {
-		*(*uint64)(unsafe.Pointer(&raw[0])) = rng.Uint64()
-	}
+	raw := t.Raw[:min(10007, len(t.Raw))]
 	for i := range raw {
 		raw[i] = byte(rng.Uint32())
-	}
-	if t.Dtype().Kind() == reflect.Bool {
-		for i, b := range t.Raw {
-			t.Raw[i] = b & 1
+		if t.Dtype().Kind() == reflect.Bool {
+			raw[i] &= 1
 		}
+	}
+	for done := len(raw); done < len(t.Raw); done *= 2 {
+		copy(t.Raw[done:], t.Raw[:done])
 	}
 }
 
