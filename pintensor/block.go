@@ -148,11 +148,14 @@ func reclaim(p *byte) {
 	}
 	assert(len(b.uses) == 0, "a block in flight was unreachable")
 	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
-	if b.state == lent {
+	forgotten := b.state == lent
+	if forgotten {
 		b.release()
-		b.eng.n.reclaimed.Add(1)
 	}
 	b.state = free
 	b.mu.Unlock()
 	b.eng.recycleUnreachable(b, mem)
+	if forgotten {
+		b.eng.n.reclaimed.Add(1) // last: who sees it finds the block in the cache
+	}
 }

@@ -274,9 +274,11 @@ func (m *machine) check(t *rapid.T) {
 		x.look(t) // a copy may still read it
 	}
 	var stranded int64
+	m.e.strandedMu.Lock()
 	for _, c := range m.e.stranded {
 		stranded += c.b.size
 	}
+	m.e.strandedMu.Unlock()
 	owned := m.e.owned.Load()
 	if s.Requested.Current != requested || s.Lent.Current != lent || s.InFlight.Current != inFlight {
 		t.Fatalf("requested %d, lent %d, in flight %d; want %d, %d, %d", s.Requested.Current, s.Lent.Current, s.InFlight.Current, requested, lent, inFlight)
