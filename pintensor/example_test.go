@@ -1,0 +1,210 @@
+package pintensor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+func Example() {
+	batch, err := pintensor.New(tensor.Float32, 64, 784)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pixels := batch.Data().([]float32)
+	pixels[0] = 0.5
+	fmt.Println(batch.Shape(), pixels[:2])
+
+	if err := pintensor.Release(batch); err != nil {
+		fmt.Println(err)
+	}
+	// Output: (64, 784) [0.5 0]
+}
+
+func ExampleNew() {
+	t, err := pintensor.New(tensor.Float64, 2, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(t)
+	fmt.Print(t)
+	// Output:
+	// ⎡0  0  0⎤
+	// ⎣0  0  0⎦
+}
+
+func ExamplePin() {
+	images := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))
+	columns, err := images.Slice(nil, tensor.S(1, 3)) // every other kind of view works too
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pinned, err := pintensor.Pin(columns.(*tensor.Dense))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(pinned)
+	fmt.Println(pinned.Data())
+	// Output: [2 3 5 6]
+}
+
+func ExampleIsPinned() {
+	ordinary := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(10))
+	fmt.Println(pintensor.IsPinned(ordinary))
+	// Output: false
+}
+
+func ExampleRelease() {
+	t, err := pintensor.New(tensor.Float32, 10)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	view, _ := t.Slice(tensor.S(0, 5))
+	fmt.Println(errors.Is(pintensor.Release(view.(*tensor.Dense)), pintensor.ErrNotOwner))
+	fmt.Println(pintensor.Release(t))
+	fmt.Println(pintensor.Release(t))
+	// Output:
+	// true
+	// <nil>
+	// pintensor: Release: t of shape (10): already released
+}
+
+func ExampleNewEngine() {
+	engine, err := pintensor.NewEngine(pintensor.WithLimit(1<<20), pintensor.WithPoison())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	_, err = engine.New(tensor.Float32, 1<<20)
+	fmt.Println(err)
+	// Output: pintensor: New: limit reached: limit 1048576 bytes, lent 0, cached 0, in flight 0, asked for 4194304
+}
+
+// With tensor.WithEngine results of arithmetic are in pinned memory too. Nobody releases them; the
+// garbage collector gives their memory back.
+func ExampleEngine() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	a := tensor.New(tensor.WithEngine(engine), tensor.Of(tensor.Float32), tensor.WithShape(3))
+	for i := range 3 {
+		a.Set(i, float32(i))
+	}
+	sum, err := a.Add(a)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(sum.Data(), engine.Owns(sum))
+	// Output: [0 2 4] true
+}
+
+func ExampleEngine_Register() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	weights := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(100, 100))
+	unregister, err := engine.Register(weights) // no copy
+	if err != nil {
+		fmt.Println(err) // for example: the limit of locked memory is too low
+		return
+	}
+	fmt.Println(engine.IsPinned(weights))
+	if err := unregister(); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(engine.IsPinned(weights))
+	// Output:
+	// true
+	// false
+}
+
+func ExampleEngine_Stats() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	for range 3 {
+		t, err := engine.New(tensor.Uint8, 100_000)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := engine.Release(t); err != nil {
+			fmt.Println(err)
+		}
+	}
+	s := engine.Stats()
+	fmt.Println("made new:", s.Cold, "from the cache:", s.Warm)
+	fmt.Println("asked for:", s.Requested.Peak, "lent:", s.Lent.Peak)
+	// Output:
+	// made new: 1 from the cache: 2
+	// asked for: 100000 lent: 106496
+}
+
+func ExampleEngine_Trim() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	t, err := engine.New(tensor.Uint8, 64<<10)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := engine.Release(t); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(engine.Trim(0))
+	// Output: 65536 <nil>
+}
+
+// Code that issues its own copies tells the engine, so that the memory is not lent again under them.
+func ExampleAcquire() {
+	source, err := pintensor.New(tensor.Float32, 1000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hold, err := pintensor.Acquire(source)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	copied := issueCopy(source) // an event that is recorded after the copy
+	hold.Until(copied)
+	fmt.Println(pintensor.Release(source)) // at once: the memory is lent again when the copy is done
+	// Output: <nil>
+}
+
+// finished is a pintensor.Completion; an *asynccopy.Event is one too.
+type finished struct{}
+
+func (finished) Done() (bool, error)        { return true, nil }
+func (finished) Wait(context.Context) error { return nil }
+
+func issueCopy(*tensor.Dense) pintensor.Completion { return finished{} }
