@@ -42,7 +42,7 @@ type counters struct {
 func (l *Loader) Stats() Stats {
 	s := Stats{
 		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(), BatchReadErrors: l.batchReadErrors.Load(),
-		Waited: time.Duration(l.waited.Load()),
+		Waited:  time.Duration(l.waited.Load()),
 		Workers: l.workers, Prefetch: l.tokens - 1,
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
 		PinnedLimit: int64(min(l.tokens, l.plan.batches+1)) * int64(l.rows) * int64(l.layout.total),
