@@ -1,6 +1,7 @@
 package dataloader
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -8,6 +9,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/pintensor"
 )
 
@@ -72,6 +74,36 @@ func BenchmarkLoader(b *testing.B) {
 	}
 }
 
+// BenchmarkLoaderToDevice delivers shuffled batches on a device, of whichever kind is there, where a second
+// stream uses them.
+func BenchmarkLoaderToDevice(b *testing.B) {
+	images, labels := mnist()
+	set, err := FromTensors(images, labels)
+	if err != nil {
+		b.Fatal(err)
+	}
+	dev, err := asynccopy.OpenDefault()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Close()
+	b.Logf("device: %s", dev.Name())
+	copies, err := dev.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range batchSizes {
+		for _, workers := range []int{1, 2, 4, 8, 16} {
+			if workers > 2*runtime.GOMAXPROCS(0) {
+				continue
+			}
+			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
+				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast, Stream: copies}, int64(size)*(784*4+8))
+			})
+		}
+	}
+}
+
 // BenchmarkHandOver is what a batch costs beside reading it: its samples are of one byte.
 func BenchmarkHandOver(b *testing.B) {
 	set, err := FromTensors(tensor.New(tensor.WithShape(1<<16), tensor.WithBacking(make([]byte, 1<<16))))
@@ -101,15 +133,32 @@ func benchLoader(b *testing.B, set Dataset, cfg Config, bytes int64) {
 	b.SetBytes(bytes)
 	for range l.Batches(b.Context()) { // memory
 	}
+	var compute *asynccopy.Stream
+	if cfg.Stream != nil {
+		if compute, err = cfg.Stream.Device().NewStream(); err != nil {
+			b.Fatal(err)
+		}
+		defer compute.Close()
+	}
 	running := b.Loop()
 	for running {
-		for _, err := range l.Batches(b.Context()) {
+		for batch, err := range l.Batches(b.Context()) {
 			if err != nil {
 				b.Fatal(err)
+			}
+			if compute != nil {
+				if err := errors.Join(batch.Device(0).Use(compute), batch.Device(1).Use(compute)); err != nil {
+					b.Fatal(err)
+				}
 			}
 			if running = b.Loop(); !running {
 				break
 			}
+		}
+	}
+	if compute != nil {
+		if err := errors.Join(compute.Synchronize(b.Context()), cfg.Stream.Synchronize(b.Context())); err != nil {
+			b.Fatal(err)
 		}
 	}
 	perSample(b, cfg.BatchSize)
