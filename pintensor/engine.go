@@ -43,39 +43,6 @@ type Engine struct {
 	hasErr  atomic.Bool
 }
 
-// Option changes how NewEngine sets an engine up.
-type Option func(*Engine) error
-
-// WithLimit bounds the memory that the engine holds, lent and cached together, in bytes. The default,
-// also given by 0, is no limit. A negative limit is an error.
-func WithLimit(bytes int64) Option {
-	return func(e *Engine) error {
-		if bytes < 0 {
-			return fmt.Errorf("pintensor: WithLimit: bytes is %d, want at least 0", bytes)
-		}
-		e.limit = bytes
-		return nil
-	}
-}
-
-// WithPoison makes the engine fill every block with NaN (tensors of floats and complex numbers) or
-// 0xCC bytes (others) when it comes back, so that code which still reads a released tensor shows.
-func WithPoison() Option {
-	return func(e *Engine) error { e.poison = true; return nil }
-}
-
-// WithDriver makes the engine page-lock memory through h. It serves this module's own tests; the type
-// is not accessible elsewhere.
-func WithDriver(h driver.Host) Option {
-	return func(e *Engine) error {
-		if h == nil {
-			return errors.New("pintensor: WithDriver: host is nil")
-		}
-		e.host = h
-		return nil
-	}
-}
-
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor.
 func NewEngine(opts ...Option) (*Engine, error) {
 	e := &Engine{maxWait: maxWait, poison: invariants}
@@ -124,7 +91,7 @@ func (e *Engine) admit(call string, dt tensor.Dtype, shape []int) (*prototype, i
 		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, ErrClosed)
 	}
 	if err := e.takeErr(); err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, err)
 	}
 	p, err := prototypeOf(dt)
 	if err != nil {
@@ -135,52 +102,6 @@ func (e *Engine) admit(call string, dt tensor.Dtype, shape []int) (*prototype, i
 		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, err)
 	}
 	return p, n, nil
-}
-
-// Release gives the memory of t back, at once and without waiting. Copies in flight may go on: the
-// memory is lent again when they are done. t must be the tensor that New or Pin returned, and must not be used afterwards, nor its
-// views; tensor operations on t itself then fail instead of reading somebody else's data.
-func (e *Engine) Release(t *tensor.Dense) error {
-	if t == nil {
-		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
-	}
-	b := blocks.holding(t.Raw)
-	if b == nil && wasGivenUp(t) {
-		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrReleased)
-	}
-	if b == nil || b.eng != e || b.foreign {
-		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrNotPinned)
-	}
-	b.mu.Lock()
-	if err := b.mayRelease(t); err != nil {
-		b.mu.Unlock()
-		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), err)
-	}
-	markReleased(t)
-	isFree := b.release()
-	b.mu.Unlock()
-	e.poll(pollSome)
-	if isFree {
-		if err := e.recycle(b, b.start(unsafe.Pointer(unsafe.SliceData(t.Raw)))); err != nil {
-			return fmt.Errorf("pintensor: Release: %w", err)
-		}
-	}
-	return nil
-}
-
-// mayRelease reports why t must not release the block. b.mu is held.
-func (b *block) mayRelease(t *tensor.Dense) error {
-	switch {
-	case isReleased(t):
-		return ErrReleased
-	case t.IsView():
-		return ErrNotOwner
-	case b.state != lent:
-		return ErrReleased
-	case b.owner != addressOf(t):
-		return ErrNotOwner
-	}
-	return nil
 }
 
 // IsPinned reports whether all of t's memory is page-locked now, by any engine of the process. It goes
@@ -215,6 +136,7 @@ func (e *Engine) note(err error) {
 	e.errMu.Unlock()
 }
 
+// takeErr returns what note kept, once.
 func (e *Engine) takeErr() error {
 	if !e.hasErr.Load() {
 		return nil
@@ -224,5 +146,8 @@ func (e *Engine) takeErr() error {
 	err := e.pending
 	e.pending = nil
 	e.hasErr.Store(false)
-	return err
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("giving memory back, earlier: %w", err)
 }

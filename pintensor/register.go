@@ -27,7 +27,7 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 		return nil, fmt.Errorf("pintensor: Register: %w", ErrClosed)
 	}
 	if err := e.takeErr(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pintensor: Register: %w", err)
 	}
 	if _, err := prototypeOf(t.Dtype()); err != nil {
 		return nil, fmt.Errorf("pintensor: Register: %w", err)

@@ -39,7 +39,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		return nil, fmt.Errorf("pintensor: Alloc: size is %d, want 0 to %d", size, int64(maxBlock))
 	}
 	if err := e.takeErr(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	c, err := e.take(size)
 	if err != nil {
