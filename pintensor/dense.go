@@ -11,8 +11,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// prototype is a tensor of a dtype without memory. Copying it and giving the copy memory and a shape
-// makes a tensor in one allocation and without tensor's pool of headers, whose lock all goroutines share.
+// This file makes headers, the *tensor.Dense beside a block, and marks them when they are released.
+
+// prototype is a tensor of a dtype without memory. A copy of it, given memory and a shape, is a tensor:
+// in two allocations, and without tensor's own pool of headers, whose lock all goroutines share.
 type prototype struct {
 	header tensor.Dense
 	size   int64 // of an element
@@ -33,7 +35,8 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 		return nil, errors.New("dt is the zero Dtype, want one such as tensor.Float32")
 	}
 	if hasPointers(dt.Type) {
-		return nil, fmt.Errorf("dt is %v, want a dtype without pointers: the garbage collector does not look into pinned memory", dt.Type)
+		return nil, fmt.Errorf("dt is %v, want a dtype without pointers: "+
+			"the garbage collector does not look into pinned memory", dt.Type)
 	}
 	if dt.Size() == 0 {
 		return nil, fmt.Errorf("dt is %v, whose elements have no size", dt.Type)
@@ -60,7 +63,8 @@ func hasPointers(t reflect.Type) bool {
 			}
 		}
 		return false
-	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice, reflect.String, reflect.UnsafePointer:
+	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice,
+		reflect.String, reflect.UnsafePointer:
 		return true
 	}
 	return false
@@ -72,7 +76,7 @@ func (p *prototype) bytes(shape []int) (int64, error) {
 	for i, d := range shape {
 		switch {
 		case d < 0:
-			return 0, fmt.Errorf("shape %v: dimension %d is %d, want at least 0", append([]int(nil), shape...), i, d)
+			return 0, fmt.Errorf("shape %v: dimension %d is %d, want at least 0", clone(shape), i, d)
 		case d == 0:
 			empty = true
 		case n > math.MaxInt64/int64(d):
@@ -85,10 +89,13 @@ func (p *prototype) bytes(shape []int) (int64, error) {
 		return 0, nil
 	}
 	if n > maxBlock {
-		return 0, fmt.Errorf("shape %v: too large, want at most %d bytes", append([]int(nil), shape...), int64(maxBlock))
+		return 0, fmt.Errorf("shape %v: too large, want at most %d bytes", clone(shape), int64(maxBlock))
 	}
 	return n, nil
 }
+
+// clone copies a shape for an error's text, so that the variable itself need not be on the heap.
+func clone(shape []int) []int { return append([]int(nil), shape...) }
 
 // dense returns a tensor of the shape in mem.
 func (p *prototype) dense(mem []byte, shape []int) *tensor.Dense {

@@ -7,9 +7,9 @@
 //	err = pintensor.Release(batch)                       // the memory is lent again when it is
 //
 // [New] makes a tensor in pinned memory, [Pin] copies one into it, and [Engine.Register] pins a tensor's
-// memory where it is. Page-locking costs milliseconds; so an [Engine] keeps the memory that comes back and lends it again,
-// which costs less than a microsecond. What is lent are ordinary tensors with the standard engine: all
-// of Gorgonia works on them, and results of arithmetic are ordinary tensors again.
+// memory where it is. Page-locking costs milliseconds; so an [Engine] keeps the memory that comes back
+// and lends it again, which costs less than a microsecond. What is lent are ordinary tensors with the
+// standard engine: all of Gorgonia works on them, and results of arithmetic are ordinary tensors again.
 //
 // In the words of CUDA and PyTorch:
 //
@@ -28,45 +28,47 @@
 // process, so late readers read the next owner's data rather than crash; operations on the released
 // tensor itself fail, and [WithPoison] makes readers of its views and slices find NaN.
 //
-// A tensor that is not released is no leak. Blocks are memory of the Go heap, so the garbage collector knows when
-// neither the tensor nor a view nor a Data slice of it is left, and then its block goes back to the cache.
-// That happens some time after, so programs that care about memory call Release; Stats.Reclaimed counts the
-// missing ones. A view of a tensor that was dropped is as good as ever.
+// A tensor that is not released is no leak. Blocks are memory of the Go heap, so the garbage collector
+// knows when neither the tensor nor a view nor a Data slice of it is left, and its block then goes back
+// to the cache. That happens some time after, so programs that care about memory call Release;
+// Stats.Reclaimed counts the missing ones. A view of a tensor that was dropped is as good as ever. A
+// tensor that was released and is still referred to keeps its block, and whoever has it, from being
+// collected, though not from being released and lent.
 //
 // A block that a copy is using is neither lent again, nor unregistered, nor collected until the copy is
 // done, whatever happens to its tensor. [Acquire] is how code that issues copies says so.
 //
-// Tensors made with tensor.WithEngine(engine), and results of arithmetic on them, have their memory from the
-// engine too. Nobody releases those: the collector does, or [Engine.Free].
+// Tensors made with tensor.WithEngine(engine), and results of arithmetic on them, have their memory from
+// the engine too. Nobody releases those: the collector does, or [Engine.Free].
 //
-// Blocks are counted by the Go runtime as any other memory of the heap: in GOMEMLIMIT and in the pace of the collector.
+// Blocks count as any other memory of the Go heap: in GOMEMLIMIT, and in the pace of the collector.
 //
 // # Concurrency
 //
 // All functions and methods may be called from any goroutine at any time. A tensor itself is as safe as
-// any: one writer, or any number of readers. Calling Release on a tensor that another goroutine is still using is
+// any: one writer, or any number of readers. Releasing a tensor that another goroutine is still using is
 // a bug of the program. No lock is held during a call to the driver, and one block that is slow to come
 // back holds up no other. There is no goroutine in the background.
 //
 // # Errors
 //
-// Arguments that make no sense are errors that name them; nothing panics. Test for [ErrLimit], [ErrClosed],
-// [ErrNotPinned], [ErrReleased], [ErrNotOwner], [ErrOverlap] and [ErrInUse] with errors.Is. An error met
-// where nobody could be told, such as in a finalizer, comes back from the next call of New, Pin, Register, Alloc, Trim
-// or Close.
+// Arguments that make no sense are errors that name them; nothing panics. Test for [ErrLimit],
+// [ErrClosed], [ErrNotPinned], [ErrReleased], [ErrNotOwner], [ErrOverlap] and [ErrInUse] with errors.Is.
+// An error met where nobody could be told, such as in a finalizer, comes back from the next call of New,
+// Pin, Register, Alloc, Trim or Close.
 //
-// New memory beyond [WithLimit], or that the driver refuses, is an error only after everything was tried: copies that are
-// done are completed, cached blocks of other sizes given up, dropped tensors collected, and copies in
-// flight waited for, the latter for at most 10 seconds. Nothing waits for longer than that.
+// New memory beyond [WithLimit], or that the driver refuses, is an error only after everything was tried:
+// copies that are done are completed, cached blocks of other sizes given up, dropped tensors collected,
+// and copies in flight waited for, at most 10 seconds. No call waits for longer than that.
 //
 // # Platforms
 //
-// With a CUDA device (Linux, Windows) memory is page-locked by the CUDA driver, for all devices. Without one the operating
-// system does it (mlock; VirtualLock on Windows), as far as the limit of the process allows: `ulimit -l`. Beyond it blocks are
-// ordinary memory: IsPinned says so, Stats.LockError says why and how to raise the limit, and everything
-// else works the same.
+// With a CUDA device (Linux, Windows) memory is page-locked by the CUDA driver, for all devices. Without
+// one the operating system does it (mlock; VirtualLock on Windows), within the limit of the process, which
+// `ulimit -l` shows. Beyond it blocks are ordinary memory: IsPinned says so, Stats.LockError says why and
+// how to raise the limit, and everything else works the same.
 //
-// Under the race detector, and with the build tag invariants, released memory is always poisoned and
-// reclaimed memory goes back to the heap instead of into the cache, since the detector does not
-// know that the collector found no reader left.
+// Under the race detector, and with the build tag invariants, released memory is always poisoned. Under
+// the race detector, memory that was reclaimed goes back to the heap and not into the cache: the detector
+// doesn't know that the collector found no reader left, and would report the next writer.
 package pintensor

@@ -71,8 +71,8 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	return d, nil
 }
 
-// lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the last tenant
-// left if dirty.
+// lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the
+// last tenant left if dirty.
 func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirty bool, err error) {
 	c, err := e.take(n)
 	if err != nil {

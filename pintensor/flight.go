@@ -141,8 +141,11 @@ func (e *Engine) waitOldest(ctx context.Context) bool {
 	for _, b := range e.flight.take(nil, pollAll) {
 		b.mu.Lock()
 		isReleased := b.state == busy
-		if len(b.uses) > 0 && (of == nil || isReleased && !ofReleased || isReleased == ofReleased && b.uses[0].seq < oldest.seq) {
-			oldest, of, ofReleased = b.uses[0], b, isReleased
+		if len(b.uses) > 0 {
+			u := b.uses[0]
+			if of == nil || isReleased && !ofReleased || isReleased == ofReleased && u.seq < oldest.seq {
+				oldest, of, ofReleased = u, b, isReleased
+			}
 		}
 		b.mu.Unlock()
 	}

@@ -7,9 +7,11 @@ import (
 	"math"
 )
 
-// Trim gives cached blocks back until at most keepBytes are cached, and returns how many bytes it
-// freed. The memory is unregistered and the garbage collector's to reuse or return to the system. Trim waits for no copy: blocks
-// in flight stay.
+// This file has what shrinks an engine.
+
+// Trim gives cached blocks back until at most keepBytes are cached, and returns how many bytes it freed:
+// they are unregistered, and the Go heap's to use otherwise or return to the system. Trim waits for no
+// copy; blocks in flight stay.
 func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 	if keepBytes < 0 {
 		return 0, fmt.Errorf("pintensor: Trim: keepBytes is %d, want at least 0", keepBytes)

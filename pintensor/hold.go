@@ -20,10 +20,10 @@ type Hold struct {
 // or a Registered tensor too. Code that issues copies calls it before issuing, and ends the hold with
 // Until after.
 //
-// The hold is on the block that t's memory lies in, whichever engine it belongs to. If the block could
-// not be page-locked (there is no limit to lock memory within) the hold still keeps it from being
-// recycled, and its Pinned is false: end such a hold too. For other memory, the hold is zero. A tensor that was released is
-// ErrReleased. Acquire does not block, and allocates nothing.
+// The hold is on the block that t's memory lies in, whichever engine it belongs to. A block that could
+// not be page-locked is held as well, with Pinned false, so end every hold. For memory that is no block
+// the hold is zero. A tensor that was released is ErrReleased. Acquire does not block, and allocates
+// nothing.
 func Acquire(t *tensor.Dense) (Hold, error) {
 	if t == nil {
 		return Hold{}, fmt.Errorf("pintensor: Acquire: t is nil, want a *tensor.Dense")

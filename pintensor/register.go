@@ -10,15 +10,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Register page-locks t's own memory where it is, without a copy, until unregister is called. It blocks for about
-// 0.1 to 0.3 ms a MiB. Whole pages are locked, so memory that shares a page with something page-locked is refused
-// with ErrOverlap; t may be a view, whose memory alone is locked. The memory is kept alive until then, also if t is dropped, and t
-// carries on as before in every way. Registered memory does not count towards WithLimit, and Close does
-// not unregister it.
+// Register page-locks t's own memory where it is, without a copy, until unregister is called. It blocks
+// while the driver does it: milliseconds for 100 MiB. Whole pages are locked, so memory that shares a
+// page with something page-locked is refused with ErrOverlap. t may be a view: its part of the memory is
+// locked. The memory is kept alive until then, also if t is dropped; t itself is not changed. Registered
+// memory does not count towards WithLimit, and Close does not unregister it.
 //
-// unregister waits for copies of the memory in flight, for at most 10 seconds; it returns ErrInUse, and the memory stays
-// registered, if they take longer or if a Hold on it is open. Calling it again after it returned nil
-// does nothing.
+// unregister waits for copies of the memory in flight, at most 10 seconds. If they take longer, or a Hold
+// on the memory is open, it returns ErrInUse and the memory stays registered. After it has returned nil
+// it does nothing more.
 func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Register: t is nil, want a *tensor.Dense")
@@ -41,7 +41,8 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 		if !other.foreign {
 			whose = "a block that New, Pin or Alloc lent"
 		}
-		return nil, fmt.Errorf("pintensor: Register: t of shape %v shares a page with %s: %w", t.Shape(), whose, ErrOverlap)
+		return nil, fmt.Errorf("pintensor: Register: t of shape %v shares memory pages with %s: %w",
+			t.Shape(), whose, ErrOverlap)
 	}
 	if err := e.lockForeign(b); err != nil {
 		blocks.remove(b.lo)
@@ -121,7 +122,7 @@ func (e *Engine) leave(b *block) (done bool, err error) {
 			return done, err
 		}
 		if werr := oldest.done.Wait(ctx); werr != nil && ctx.Err() != nil {
-			return false, fmt.Errorf("pintensor: unregister: copies are still in flight after %v: %w", e.maxWait, ErrInUse)
+			return false, fmt.Errorf("pintensor: unregister: copies are in flight after %v: %w", e.maxWait, ErrInUse)
 		}
 		e.finish(b, []use{oldest})
 	}

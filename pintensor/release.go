@@ -8,9 +8,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Release gives the memory of t back, at once and without waiting. Copies in flight may go on: the
-// memory is lent again when they are done. t must be the tensor that New or Pin returned, and must not be used afterwards, nor its
-// views; tensor operations on t itself then fail instead of reading somebody else's data.
+// Release gives the memory of t back, at once and without waiting. Copies in flight go on: the memory is
+// lent again when they are done. t must be the tensor that New or Pin returned; a view of it, or another
+// header on the same memory, is ErrNotOwner, t a second time ErrReleased, and memory of anyone else
+// ErrNotPinned. Reshaping or transposing t in place makes no difference.
+//
+// Neither t nor its views may be used afterwards. Operations on t itself fail from then on, instead of
+// reading somebody else's data.
 func (e *Engine) Release(t *tensor.Dense) error {
 	if t == nil {
 		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
