@@ -140,14 +140,14 @@ func TestReadBatchThatFailsAlone(t *testing.T) {
 	e := newEngine(t)
 	broken := errors.New("broken")
 	ds := batchedFunc{counting(8), func(context.Context, []int, Rows) error { return broken }}
-	l := newLoader(t, ds, Config{BatchSize: 4, Pin: e})
+	l := newLoader(t, ds, Config{BatchSize: 4, Workers: 1, Pin: e})
 	for _, err := range l.Batches(t.Context()) {
 		var sample *SampleError
 		if !errors.Is(err, broken) || !errors.As(err, &sample) || sample.Index != -1 {
 			t.Errorf("error %v", err)
 		}
 	}
-	l = newLoader(t, ds, Config{BatchSize: 4, OnError: SkipErrors, Pin: e})
+	l = newLoader(t, ds, Config{BatchSize: 4, Workers: 1, OnError: SkipErrors, Pin: e})
 	if got := flat(epoch(t, l)); !slices.Equal(got, upTo(8)) {
 		t.Errorf("samples %v", got)
 	}

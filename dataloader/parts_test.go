@@ -54,6 +54,31 @@ func TestFirstRowsErrorWins(t *testing.T) {
 	}
 }
 
+// Many workers on few batches, each slot passing through all of them: on one that is still being left it must
+// not be filled anew.
+func TestSharedSlotsUnderStress(t *testing.T) {
+	e := newEngine(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	l := newLoader(t, counting(160), Config{BatchSize: 16, Workers: 16, Prefetch: 1, Shuffle: true, Pin: e})
+	for range 100 {
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(b, 16); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.pool {
+		if s.active != 0 || s.pending != 0 {
+			t.Errorf("a slot in the pool has %d workers and %d parts left", s.active, s.pending)
+		}
+	}
+}
+
 // More parts than the channel for them holds, and one worker: it does them all itself.
 func TestManyPartsOneWorker(t *testing.T) {
 	l := newLoader(t, big(20, func(int) error { return nil }), Config{BatchSize: 20, Workers: 1, Prefetch: 1})

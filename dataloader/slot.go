@@ -85,18 +85,29 @@ func (s *slot) enter(turn uint64) bool {
 	return true
 }
 
-// filled reports that a part is, and whether it was the last.
+// filled ends a part, and says whether it was the last. If so the worker is still in the slot, to complete
+// it, and alone. If not it has left: in the same step, as from the last part on the slot may be delivered
+// and filled anew.
 func (s *slot) filled() (last bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.pending--
-	return s.pending == 0
+	if s.pending == 0 {
+		s.mu.Unlock()
+		return true
+	}
+	s.unlockAndLeave()
+	return false
 }
 
-// leave takes the worker away that open or enter added. alive: the run goes on. It puts a dead slot that
-// nobody uses any more into the pool.
+// leave takes the last worker out. alive: the run goes on.
 func (s *slot) leave() (alive bool) {
 	s.mu.Lock()
+	return s.unlockAndLeave()
+}
+
+// unlockAndLeave takes away a worker that open or enter added. It puts a dead slot that nobody uses any more
+// into the pool.
+func (s *slot) unlockAndLeave() (alive bool) {
 	s.active--
 	alive = !s.dead
 	put := s.dead && s.active == 0 && !s.held

@@ -166,16 +166,16 @@ func (w *worker) fill(ctx context.Context, t task) {
 	ok = true
 }
 
-// finish ends a part.
+// finish ends a part, and with the last one delivers the slot.
 func (w *worker) finish(s *slot) {
+	defer w.idle()
 	w.since.Store(0)
-	last := s.filled()
-	if last {
-		w.complete(s)
+	if !s.filled() {
+		return
 	}
-	w.idle()
+	w.complete(s)
 	place := s.place // once the worker has left, the slot may be another run's
-	if s.leave() && last {
+	if s.leave() {
 		w.r.ready[place%len(w.r.ready)] <- s
 	}
 }
