@@ -27,8 +27,10 @@
 //
 // # Waiting
 //
-// SyncStream and SyncEvent ask for 20 µs, which is where short copies end, and then sleep
-// until the device interrupts (CU_EVENT_BLOCKING_SYNC), rather than keep a core busy as the driver's default does.
+// SyncStream and SyncEvent ask again and again for 50 µs, where short copies end; then between the turns
+// of other goroutines, so that they keep a core busy only if nobody else has use for it; and after 4 ms
+// sleep until the device interrupts (CU_EVENT_BLOCKING_SYNC). The driver's default would keep a core
+// busy to the end, and sleeping at once would make a copy of 1 MiB take three times as long.
 //
 // # Errors
 //

@@ -1,0 +1,227 @@
+//go:build linux && (amd64 || arm64)
+
+package cuda
+
+// This file is a CUDA library in Go, behind C function pointers, so that calls are tested down to the
+// machine's calling convention. It is as strict as the real one where that is kind: contexts are per
+// thread, and a call without one fails.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
+)
+
+// signature says what the fake must know of a function: how many arguments it has, whether it needs a
+// current context, and which handle it makes or destroys.
+type signature struct {
+	args    int
+	context bool
+	makes   string // kind of handle written through the first argument
+	ends    string // kind of handle that the first argument is
+}
+
+var signatures = map[string]signature{
+	"cuInit":                       {args: 1},
+	"cuDriverGetVersion":           {args: 1},
+	"cuGetErrorName":               {args: 2},
+	"cuGetErrorString":             {args: 2},
+	"cuDeviceGetCount":             {args: 1},
+	"cuDeviceGet":                  {args: 2},
+	"cuDeviceGetName":              {args: 3},
+	"cuDeviceGetAttribute":         {args: 3},
+	"cuDevicePrimaryCtxRetain":     {args: 2},
+	"cuDevicePrimaryCtxRelease_v2": {args: 1},
+	"cuDevicePrimaryCtxGetState":   {args: 3},
+	"cuCtxPushCurrent_v2":          {args: 1},
+	"cuCtxPopCurrent_v2":           {args: 1},
+	"cuCtxGetDevice":               {args: 1, context: true},
+	"cuMemGetInfo_v2":              {args: 2, context: true},
+	"cuMemAlloc_v2":                {args: 2, context: true, makes: "memory"},
+	"cuMemFree_v2":                 {args: 1, context: true, ends: "memory"},
+	"cuMemHostRegister_v2":         {args: 3, context: true},
+	"cuMemHostUnregister":          {args: 1, context: true, ends: "registration"},
+	"cuMemPoolCreate":              {args: 2, makes: "pool"},
+	"cuMemPoolDestroy":             {args: 1, ends: "pool"},
+	"cuMemPoolTrimTo":              {args: 2},
+	"cuMemPoolSetAttribute":        {args: 3},
+	"cuMemAllocFromPoolAsync":      {args: 4, context: true, makes: "memory"},
+	"cuMemFreeAsync":               {args: 2, context: true, ends: "memory"},
+	"cuStreamCreateWithPriority":   {args: 3, context: true, makes: "stream"},
+	"cuStreamDestroy_v2":           {args: 1, context: true, ends: "stream"},
+	"cuStreamQuery":                {args: 1, context: true},
+	"cuStreamSynchronize":          {args: 1, context: true},
+	"cuStreamWaitEvent":            {args: 3, context: true},
+	"cuEventCreate":                {args: 2, context: true, makes: "event"},
+	"cuEventDestroy_v2":            {args: 1, context: true, ends: "event"},
+	"cuEventRecord":                {args: 2, context: true},
+	"cuEventQuery":                 {args: 1, context: true},
+	"cuEventSynchronize":           {args: 1, context: true},
+	"cuMemcpyHtoDAsync_v2":         {args: 4, context: true},
+	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true},
+	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true},
+	"cuMemsetD8Async":              {args: 4, context: true},
+}
+
+const (
+	fakeContext = 0xC000 // of device 0; device 1 has the next one
+	fakeHandle  = 0xA000
+	fakeError   = 999
+)
+
+// fakeLibrary is the state of the library in a test.
+type fakeLibrary struct {
+	missing []string            // symbols that it lacks
+	before  func(string)        // called before each call, without the lock
+	fail    map[string]int      // result by name
+	pending map[string]int      // how often a query says "not ready"
+	mu      sync.Mutex          // guards the rest
+	calls   []string            // with arguments, those of contexts and errors left out
+	current map[int][]uintptr   // contexts by thread
+	active  [2]int              // retains of the primary contexts of two devices
+	held    map[uintptr]string  // kinds by handle
+	in      map[uintptr]uintptr // contexts by registration
+	next    uintptr
+}
+
+var (
+	fakeLock    sync.Mutex // held by the test that uses the library
+	fakeNow     *fakeLibrary
+	fakeStrings sync.Map // C strings that must not be collected
+	fakeSymbols = sync.OnceValue(func() map[string]uintptr {
+		symbols := make(map[string]uintptr)
+		for name := range signatures {
+			symbols[name] = purego.NewCallback(func(a, b, c, d uintptr) uintptr {
+				return uintptr(fakeNow.call(name, [4]uintptr{a, b, c, d}))
+			})
+		}
+		return symbols
+	})
+)
+
+// newFake returns a library. At the end of the test no context may be current or retained, and nothing held.
+func newFake(t testing.TB) *fakeLibrary {
+	fakeLock.Lock()
+	l := &fakeLibrary{
+		fail: make(map[string]int), pending: make(map[string]int), current: make(map[int][]uintptr),
+		held: make(map[uintptr]string), in: make(map[uintptr]uintptr), next: fakeHandle,
+	}
+	fakeNow = l
+	t.Cleanup(func() {
+		defer fakeLock.Unlock()
+		for thread, stack := range l.current {
+			if len(stack) != 0 {
+				t.Errorf("contexts left current on thread %d: %#x", thread, stack)
+			}
+		}
+		if l.active != [2]int{} {
+			t.Errorf("primary contexts retained: %v", l.active)
+		}
+		if len(l.held) != 0 {
+			t.Errorf("held: %v", l.held)
+		}
+	})
+	return l
+}
+
+func (l *fakeLibrary) lookup(name string) (uintptr, error) {
+	if addr, ok := fakeSymbols()[name]; ok && !slices.Contains(l.missing, name) {
+		return addr, nil
+	}
+	return 0, fmt.Errorf("undefined symbol: %s", name)
+}
+
+func at[T any](addr uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) }
+
+func (l *fakeLibrary) call(name string, a [4]uintptr) (code int) {
+	if l.before != nil {
+		l.before(name)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sig := signatures[name]
+	if !strings.HasPrefix(name, "cuGetError") && !strings.HasPrefix(name, "cuCtxP") {
+		l.calls = append(l.calls, fmt.Sprintf("%s%x", name, a[:sig.args]))
+	}
+	thread := unix.Gettid()
+	stack := l.current[thread]
+	if sig.context && len(stack) == 0 {
+		return 201
+	}
+	if code := l.fail[name]; code != 0 {
+		return code
+	}
+	if l.pending[name] > 0 {
+		l.pending[name]--
+		return notReady
+	}
+	if sig.makes != "" {
+		l.next++
+		l.held[l.next] = sig.makes
+		*at[uintptr](a[0]) = l.next
+	}
+	if sig.ends != "" {
+		if l.held[a[0]] != sig.ends {
+			return 1
+		}
+		delete(l.held, a[0])
+	}
+	switch name {
+	case "cuDriverGetVersion":
+		*at[int32](a[0]) = 11040
+	case "cuGetErrorName", "cuGetErrorString":
+		text := append(fmt.Appendf(nil, "%s of %d", name[len("cuGetError"):], a[0]), 0)
+		fakeStrings.Store(&text[0], text)
+		*at[*byte](a[1]) = &text[0]
+	case "cuDeviceGetCount":
+		*at[int32](a[0]) = 2
+	case "cuDeviceGet":
+		*at[int32](a[0]) = int32(a[1])
+	case "cuDeviceGetName":
+		copy(unsafe.Slice(at[byte](a[0]), a[1]), "Fake\x00rest")
+	case "cuDeviceGetAttribute", "cuMemHostRegister_v2":
+		if name == "cuMemHostRegister_v2" {
+			l.held[a[0]] = "registration"
+			l.in[a[0]] = stack[len(stack)-1]
+		} else {
+			*at[int32](a[0]) = 1
+		}
+	case "cuDevicePrimaryCtxRetain":
+		l.active[a[1]]++
+		*at[uintptr](a[0]) = fakeContext + a[1]
+	case "cuDevicePrimaryCtxRelease_v2":
+		if l.active[a[0]]--; l.active[a[0]] < 0 {
+			return 201
+		}
+	case "cuDevicePrimaryCtxGetState":
+		*at[int32](a[2]) = int32(min(l.active[a[0]], 1))
+	case "cuCtxPushCurrent_v2":
+		l.current[thread] = append(stack, a[0])
+	case "cuCtxPopCurrent_v2":
+		if len(stack) == 0 {
+			return 201
+		}
+		*at[uintptr](a[0]) = stack[len(stack)-1]
+		l.current[thread] = stack[:len(stack)-1]
+	case "cuCtxGetDevice":
+		*at[int32](a[0]) = 1
+	case "cuMemGetInfo_v2":
+		*at[uintptr](a[0]), *at[uintptr](a[1]) = 1<<40, 1<<41
+	}
+	return success
+}
+
+// took returns the calls made since the last took.
+func (l *fakeLibrary) took() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := l.calls
+	l.calls = nil
+	return calls
+}
