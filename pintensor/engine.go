@@ -43,7 +43,8 @@ type Engine struct {
 	hasErr  atomic.Bool
 }
 
-// NewEngine returns an engine. It asks for no memory and no driver until the first tensor.
+// NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
+// it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
 	e := &Engine{maxWait: maxWait, poison: invariants}
 	for _, o := range opts {
@@ -105,7 +106,8 @@ func (e *Engine) admit(call string, dt tensor.Dtype, shape []int) (*prototype, i
 }
 
 // IsPinned reports whether all of t's memory is page-locked now, by any engine of the process. It goes
-// by address: views and Registered tensors are pinned, whatever engine they carry.
+// by address: views and Registered tensors are pinned, whatever engine they carry. Memory that a program
+// page-locked in another way, and sparse tensors, are not.
 func (e *Engine) IsPinned(t tensor.Tensor) bool {
 	b := blockOf(t)
 	return b != nil && b.locked.Load()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"reflect"
 	"runtime"
 	"strings"
@@ -448,6 +449,38 @@ func TestTheRealHost(t *testing.T) {
 	}
 	if err := e.Release(d); err != nil {
 		t.Fatal(err)
+	}
+	checkEmpty(t, e)
+}
+
+// On a machine with a GPU the CUDA driver locks the memory, small and large.
+func TestWithCUDA(t *testing.T) {
+	leak.Check(t)
+	e := must[*Engine](t)(NewEngine())
+	small := must[*tensor.Dense](t)(e.New(tensor.Float32, 1000))
+	s := e.Stats()
+	if s.Locking != "cuda" {
+		if err := e.Release(small); err != nil {
+			t.Error(err)
+		}
+		checkEmpty(t, e)
+		if os.Getenv("REQUIRE_GPU") == "1" {
+			t.Fatalf("memory is locked by %q, want \"cuda\": %s", s.Locking, s.NoCUDA)
+		}
+		t.Skip("no CUDA device: " + s.NoCUDA)
+	}
+	large := must[*tensor.Dense](t)(e.New(tensor.Float32, 20<<20))
+	ordinary := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(100_001))
+	unregister := must[func() error](t)(e.Register(slice(t, ordinary, tensor.S(3, 100_000))))
+	if !e.IsPinned(small) || !e.IsPinned(large) || e.Stats().Unlocked != 0 || s.NoCUDA != "" || s.LockError != "" {
+		t.Errorf("pinned %v, %v; %+v", e.IsPinned(small), e.IsPinned(large), e.Stats())
+	}
+	if err := errors.Join(unregister(), e.Release(small), e.Release(large)); err != nil {
+		t.Error(err)
+	}
+	for i := range 3 {
+		must[*tensor.Dense](t)(e.New(tensor.Float32, 1000)) // dropped
+		gcUntil(t, "the block is reclaimed", func() bool { return e.Stats().Reclaimed == int64(i)+1 })
 	}
 	checkEmpty(t, e)
 }

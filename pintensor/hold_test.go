@@ -101,6 +101,13 @@ func TestAForgottenHoldIsNoLeak(t *testing.T) {
 		want = 0 // reclaimed blocks are given back
 	}
 	gcUntil(t, "both blocks are back", func() bool { return e.owned.Load() == want && e.Stats().Cached.Current == want })
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Stats().Cached.Current; got != max(want, minBlock) {
+		t.Errorf("%d bytes cached, want %d: the block remembers the hold", got, max(want, minBlock))
+	}
 }
 
 func TestZeroHolds(t *testing.T) {
@@ -216,6 +223,32 @@ func TestNewAndReleaseAllocateTheDenseOnly(t *testing.T) {
 	})
 	if got > 2 { // the header, and its shape and strides
 		t.Errorf("%v allocations, want 2", got)
+	}
+}
+
+// A use can end between its being noted and its block being listed.
+func TestABlockWithoutUsesLeavesTheList(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 3))
+	b := blocks.find(base(d))
+	b.mu.Lock()
+	b.queued = true
+	b.mu.Unlock()
+	e.flight.push(b)
+	e.poll(pollAll)
+	if n := e.flight.n.Load(); n != 0 || b.queued {
+		t.Errorf("%d blocks are listed without a use", n)
+	}
+	useBy(t, d, newWork())
+	if n := e.flight.n.Load(); n != 1 {
+		t.Errorf("%d blocks are listed, want the one in use", n)
+	}
+	e.maxWait = 1
+	for _, u := range b.uses {
+		u.done.(*work).complete()
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
 	}
 }
 
