@@ -19,6 +19,32 @@ import (
 	"github.com/pintensor/pin/pintensor"
 )
 
+// TestMain uses a GPU once, where there is one: the driver opens files then that it never closes, and tests look
+// for files left open.
+func TestMain(m *testing.M) {
+	if err := warmUp(); err != nil && !errors.Is(err, asynccopy.ErrUnavailable) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func warmUp() error {
+	dev, err := asynccopy.Open(0)
+	if err != nil {
+		return err
+	}
+	stream, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	x, err := stream.ToDevice(arange(10), false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(x.Release(), dev.Close())
+}
+
 // onDevices runs a test on the software device, on one that does everything as late as it may, and on a GPU
 // where there is one.
 func onDevices(t *testing.T, test func(t *testing.T, dev *asynccopy.Device)) {

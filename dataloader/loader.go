@@ -38,7 +38,8 @@ type Loader struct {
 	starting bool // a loop is about to
 	leftover []*run
 	pool     []*slot
-	errs     []error // met in the background
+	errs     []error       // met in the background
+	freed    chan struct{} // closed when Close is done
 
 	counters
 }
@@ -65,7 +66,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: newPlan(&cfg, samples), engine: cfg.Pin, workers: cfg.workers()}
+	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: newPlan(&cfg, samples), engine: cfg.Pin, workers: cfg.workers(), freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
 	if cfg.LastBatch == PadLast && l.rows > 0 {
 		l.rows = cfg.BatchSize
@@ -235,13 +236,16 @@ func (l *Loader) finish(r *run) {
 // Close ends a loop that runs, which gets [ErrClosed], and releases the memory of batches, but for that
 // in the hands of a loop's body, which follows at the end of its turn, and that of kept ones. It waits for
 // workers to end, as [Config.Timeout] says, and its error names the samples that are still being read
-// then. It also reports errors met when memory was given back. Further calls return nil.
+// then. It also reports errors met when memory was given back. Further calls
+// return nil, once the first is done.
 func (l *Loader) Close() error {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
+		<-l.freed
 		return nil
 	}
+	defer close(l.freed)
 	l.closed = true
 	runs := l.leftover
 	if l.run != nil {
