@@ -36,7 +36,8 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 		return func() error { return nil }, nil
 	}
 	b := e.foreignBlock(t.Raw)
-	if other := blocks.add(b.lo, b.lo+uintptr(b.size), b); other != nil {
+	lo, hi := b.pages()
+	if other := blocks.add(lo, hi, b); other != nil {
 		whose := "memory given to Register before"
 		if !other.foreign {
 			whose = "a block that New, Pin or Alloc lent"
@@ -45,26 +46,28 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 			t.Shape(), whose, ErrOverlap)
 	}
 	if err := e.lockForeign(b); err != nil {
-		blocks.remove(b.lo)
+		blocks.remove(lo)
 		return nil, fmt.Errorf("pintensor: Register: page-locking %d bytes: %w", b.size, err)
 	}
 	b.locked.Store(true)
-	e.n.registered.add(b.size)
+	e.n.registered.add(int64(hi - lo))
 	return func() error { return e.unregister(b) }, nil
 }
 
-// foreignBlock returns the bookkeeping for the pages that mem lies on.
+// foreignBlock returns the bookkeeping for memory of the caller's.
 func (e *Engine) foreignBlock(mem []byte) *block {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	lo := p &^ (pageSize - 1)
-	hi := (p + uintptr(len(mem)) + pageSize - 1) &^ (pageSize - 1)
-	return &block{eng: e, lo: lo, size: int64(hi - lo), state: registered, foreign: true, backing: mem}
+	return &block{eng: e, lo: p, size: int64(len(mem)), state: registered, foreign: true, backing: mem}
 }
 
-// address returns where the block's pages start.
-func (b *block) address() unsafe.Pointer {
-	return b.start(unsafe.Pointer(unsafe.SliceData(b.backing)))
+// pages returns the range of whole pages that the memory lies on. It is not the range that the driver
+// is given: a pointer to the start of the first page could be one into memory that does not exist.
+func (b *block) pages() (lo, hi uintptr) {
+	return b.lo &^ (pageSize - 1), (b.lo + uintptr(b.size) + pageSize - 1) &^ (pageSize - 1)
 }
+
+// address returns where foreign memory starts.
+func (b *block) address() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b.backing)) }
 
 // lockForeign page-locks memory given to Register. Unlike new blocks it has no use if it isn't locked.
 func (e *Engine) lockForeign(b *block) error {
@@ -89,8 +92,9 @@ func (e *Engine) unregister(b *block) error {
 		b.mu.Unlock()
 		return fmt.Errorf("pintensor: unregister: %w", err)
 	}
-	e.n.registered.sub(b.size)
-	blocks.remove(b.lo)
+	lo, hi := b.pages()
+	e.n.registered.sub(int64(hi - lo))
+	blocks.remove(lo)
 	b.mu.Lock()
 	b.state, b.backing = gone, nil
 	b.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // It holds addresses as integers and so keeps no block's memory alive. The blocks' finalizers take an
 // entry out before the memory can be used for anything else.
 
-// extent is a range of addresses that belongs to one block.
+// extent is a range of addresses that belongs to one block: the whole pages that its memory lies on.
 type extent struct {
 	lo, hi uintptr // hi is the first address after it
 	b      *block
@@ -59,8 +59,8 @@ func (r *registry) holding(mem []byte) *block {
 	}
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	b := r.find(p)
-	if b == nil || p+uintptr(len(mem)) > b.lo+uintptr(b.size) {
-		return nil
+	if b == nil || p < b.lo || p+uintptr(len(mem)) > b.lo+uintptr(b.size) {
+		return nil // b's pages are wider than its memory
 	}
 	return b
 }
