@@ -3,8 +3,8 @@ package dataloader
 // One loop over an epoch: how batches get from the workers to the loop, and how it ends.
 //
 // There are as many tokens as batches may be in memory at once: Prefetch, and one in the loop's hands. A
-// token is a slot in the channel free, or nil there for a slot not made yet. A worker takes a token, then
-// the next batch: so the batch that the loop waits for always has one, and nothing can deadlock.
+// worker takes a token from the channel free, then the next batch, then a slot: so the batch that the loop
+// waits for always has one, and nothing can deadlock.
 // Places are counted from the first batch of this loop. The batch at place i is delivered through
 // ready[i % tokens], and since at most tokens places are on their way, those channels, of one element,
 // put batches back into order and are never full.
@@ -28,7 +28,7 @@ type run struct {
 
 	begun    atomic.Int64 // batches that workers have taken
 	unopened atomic.Int64 // batches whose parts have not all been offered
-	free     chan *slot
+	free     chan struct{}
 	ready    []chan *slot
 	tasks    chan task
 
@@ -40,8 +40,9 @@ type run struct {
 	done     chan struct{} // closed when all workers have ended
 
 	mu    sync.Mutex
-	over  bool // no slot may be adopted any more
-	slots map[*slot]struct{}
+	over  bool               // no slot may be adopted any more
+	slots map[*slot]struct{} // all of the run's
+	idle  []*slot            // of those, the ones that wait to be filled, in the order in which they were let go
 
 	// Of the loop's goroutine.
 	current *Batch
@@ -58,7 +59,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 	r := &run{
 		l: l, epoch: p.epoch, first: p.batch, ahead: p.ahead, total: total, count: count,
 		began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}),
-		free: make(chan *slot, tokens), ready: make([]chan *slot, tokens),
+		free: make(chan struct{}, tokens), ready: make([]chan *slot, tokens),
 		slots: make(map[*slot]struct{}, tokens),
 	}
 	for i := range r.ready {
@@ -70,7 +71,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 		default:
 			r.ready[i] = r.ready[0]
 		}
-		r.free <- nil
+		r.free <- struct{}{}
 	}
 	workers := l.workers
 	if rows := l.plan.maxSize(); rows > 0 {
@@ -122,9 +123,15 @@ func (r *run) numberAt(place int) int {
 	return b
 }
 
-// adopt returns a slot of the pool or a new one, or nil if the run is over.
-func (r *run) adopt() *slot {
-	s := r.l.take()
+// slot returns a slot to fill, to who has a token, or nil if the run is over.
+func (r *run) slot() *slot {
+	r.mu.Lock()
+	s := r.takeIdle()
+	r.mu.Unlock()
+	if s != nil {
+		return s
+	}
+	s = r.l.take()
 	r.mu.Lock()
 	over := r.over
 	if !over {
@@ -141,6 +148,24 @@ func (r *run) adopt() *slot {
 	return s
 }
 
+// takeIdle takes a slot out of idle, if there is one. On the host that is the one let go last, whose memory
+// is still in a cache; with a device the one let go first, whose copies have had most time.
+func (r *run) takeIdle() *slot {
+	n := len(r.idle)
+	if n == 0 || r.over {
+		return nil
+	}
+	if r.l.cfg.Stream == nil {
+		s := r.idle[n-1]
+		r.idle = r.idle[:n-1]
+		return s
+	}
+	s := r.idle[0]
+	copy(r.idle, r.idle[1:]) // not r.idle[1:], which would use the array up
+	r.idle = r.idle[:n-1]
+	return s
+}
+
 // giveAway takes a slot out of the run, that the loop holds and keeps.
 func (r *run) giveAway(s *slot) {
 	r.mu.Lock()
@@ -149,7 +174,7 @@ func (r *run) giveAway(s *slot) {
 	r.mu.Unlock()
 	s.count(-1)
 	if !over {
-		r.free <- nil
+		r.free <- struct{}{}
 	}
 }
 
@@ -157,7 +182,10 @@ func (r *run) giveAway(s *slot) {
 func (r *run) recycle(s *slot) error {
 	alive, err := s.letGo()
 	if alive {
-		r.free <- s
+		r.mu.Lock()
+		r.idle = append(r.idle, s)
+		r.mu.Unlock()
+		r.free <- struct{}{}
 	}
 	return err
 }
@@ -205,7 +233,7 @@ func (r *run) collect() {
 	r.mu.Lock()
 	r.over = true
 	slots := r.slots
-	r.slots = nil
+	r.slots, r.idle = nil, nil
 	r.mu.Unlock()
 	for s := range slots {
 		s.kill()

@@ -3,8 +3,8 @@ package dataloader
 // Slots: the memory of batches. A slot is filled by workers, held by the loop for one turn, and filled
 // again.
 //
-// A slot has an owner at any time: the workers filling it (active > 0), the loop (held), the channel of
-// free slots, or the Loader's pool. When a run is over its slots are marked dead, and whoever lets go of
+// A slot has an owner at any time: the workers filling it (active > 0), the loop (held), the run's
+// idle slots, or the Loader's pool. When a run is over its slots are marked dead, and whoever lets go of
 // a dead one last puts it into the pool: so a slot that a stuck reader may still write to is not used
 // again before that reader has returned, and is not lost when it does.
 

@@ -68,8 +68,8 @@ func (w *worker) step(ctx context.Context) (more bool) {
 		return false
 	case t, ok := <-r.tasks:
 		return ok && w.part(ctx, t)
-	case s := <-free:
-		return w.begin(ctx, s)
+	case <-free:
+		return w.begin(ctx)
 	}
 }
 
@@ -82,21 +82,17 @@ func (w *worker) part(ctx context.Context, t task) (more bool) {
 	return true
 }
 
-// begin takes the next batch, and fills the free slot s, or a new one if s is nil, with its first part.
-func (w *worker) begin(ctx context.Context, s *slot) (more bool) {
+// begin takes the next batch with a token, and fills its first part.
+func (w *worker) begin(ctx context.Context) (more bool) {
 	r := w.r
 	place := int(r.begun.Add(1)) - 1
 	if place >= r.total {
 		w.exhausted = true
-		r.free <- s
+		r.free <- struct{}{} // so that the others see it too
 		return true
 	}
-	if s == nil {
-		if s = r.adopt(); s == nil {
-			return false
-		}
-	}
-	if !s.open(r, place, r.numberAt(place)) {
+	s := r.slot()
+	if s == nil || !s.open(r, place, r.numberAt(place)) {
 		return false
 	}
 	w.row = 0
