@@ -205,6 +205,22 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	}
 }
 
+// The owner's header may be gone, and a view have its address.
+func TestAViewAtTheOwnersAddressIsNoOwner(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 6, 4))
+	view := slice(t, d, tensor.S(0, 3))
+	b := blocks.find(base(d))
+	b.owner = addressOf(view)
+	if err := e.Release(view); !errors.Is(err, ErrNotOwner) {
+		t.Errorf("%v, want ErrNotOwner", err)
+	}
+	b.owner = addressOf(d)
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReleaseTwice(t *testing.T) {
 	e := newRig(t)
 	a := must[*tensor.Dense](t)(e.New(tensor.Float32, 6, 4))

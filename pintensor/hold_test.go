@@ -155,6 +155,24 @@ func TestASlowCopyHoldsNothingElseUp(t *testing.T) {
 	slow.complete()
 }
 
+// A program that never runs out of cached blocks gets back those that were in flight, too.
+func TestReleaseCompletesCopiesOfOthers(t *testing.T) {
+	e := newRig(t)
+	a, b := must[*tensor.Dense](t)(e.New(tensor.Float32, 3)), must[*tensor.Dense](t)(e.New(tensor.Float32, 3))
+	w := newWork()
+	useBy(t, a, w)
+	if err := e.Release(a); err != nil {
+		t.Fatal(err)
+	}
+	w.complete()
+	if err := e.Release(b); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.n.cached.current.Load(); got != 2*minBlock {
+		t.Errorf("%d bytes cached, want both blocks, %d", got, 2*minBlock)
+	}
+}
+
 // The engine must not pile up the completions of a tensor that is copied from again and again.
 func TestManyCopiesOfOneTensor(t *testing.T) {
 	e := newRig(t)

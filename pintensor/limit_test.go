@@ -83,6 +83,28 @@ func TestLimitWaitsForTheOldestCopy(t *testing.T) {
 	}
 }
 
+// Waiting for a copy of a tensor that is lent would give no memory.
+func TestLimitWaitsForReleasedBlocksFirst(t *testing.T) {
+	e := newRig(t, WithLimit(2*minBlock))
+	lent, older := must[*tensor.Dense](t)(e.New(tensor.Uint8, minBlock)), newWork()
+	useBy(t, lent, older)
+	d, newer := must[*tensor.Dense](t)(e.New(tensor.Uint8, minBlock)), newWork()
+	useBy(t, d, newer)
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	e.maxWait = time.Second
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		newer.complete()
+	}()
+	d = must[*tensor.Dense](t)(e.New(tensor.Uint8, minBlock))
+	older.complete()
+	if err := errors.Join(e.Release(d), e.Release(lent)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestLimitDoesNotWaitForEver(t *testing.T) {
 	e := newRig(t, WithLimit(minBlock))
 	e.maxWait = 30 * time.Millisecond

@@ -166,6 +166,29 @@ func TestRegisterErrors(t *testing.T) {
 	}
 }
 
+func TestMemoryIsNotPinnedWhileItIsUnregistered(t *testing.T) {
+	fake := &fakeHost{name: "cuda"}
+	e := newRigOver(t, fake)
+	d := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(30_000))
+	unregister := must[func() error](t)(e.Register(d))
+	asked := false
+	fake.unregistering = func() {
+		asked = true
+		if e.IsPinned(d) {
+			t.Error("memory that is being unregistered counts as pinned")
+		}
+		if h, err := Acquire(d); err != nil || h != (Hold{}) {
+			t.Errorf("a hold on memory that is being unregistered: %+v, %v", h, err)
+		}
+		if err := unregister(); !errors.Is(err, ErrInUse) {
+			t.Errorf("unregister at the same time: %v, want ErrInUse", err)
+		}
+	}
+	if err := unregister(); err != nil || !asked {
+		t.Fatalf("%v, the driver was asked: %v", err, asked)
+	}
+}
+
 func TestRegisteredMemoryOutlivesClose(t *testing.T) {
 	e := newRig(t)
 	d := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(30_000))

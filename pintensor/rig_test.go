@@ -24,6 +24,8 @@ type fakeHost struct {
 	mu       sync.Mutex
 	sizes    map[uintptr]int64 // by address: it must not keep memory alive
 	used     int64
+
+	unregistering func() // called before a registration ends, if not nil
 }
 
 func (h *fakeHost) Name() string { return h.name }
@@ -43,6 +45,9 @@ func (h *fakeHost) Register(p unsafe.Pointer, n int64) error {
 }
 
 func (h *fakeHost) Unregister(p unsafe.Pointer) error {
+	if h.unregistering != nil {
+		h.unregistering()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.used -= h.sizes[uintptr(p)]
