@@ -170,3 +170,49 @@ func BenchmarkHardwareCopy(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkHardwareAlloc(b *testing.B) {
+	drv := hardware(b)
+	d, err := drv.Open(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	s, err := d.NewStream(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.DestroyStream(s)
+	for name, allocate := range map[string]func() error{
+		"call=Alloc": func() error {
+			p, err := d.Alloc(1 << 20)
+			if err != nil {
+				return err
+			}
+			return d.Free(p)
+		},
+		"call=AllocAsync": func() error {
+			p, err := d.AllocAsync(1<<20, s)
+			if err != nil {
+				return err
+			}
+			return d.FreeAsync(p, s)
+		},
+		"call=AllocAsync+SyncStream": func() error { // the pool keeps its memory over the synchronisation
+			p, err := d.AllocAsync(1<<20, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(d.FreeAsync(p, s), d.SyncStream(s))
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := allocate(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -23,7 +23,9 @@
 //
 // # Errors
 //
-// A failing call returns an *[Error]. Work that fails after it was issued makes a device's later
+// A failing call returns an *[Error], or after Close an error that is [ErrClosed]. A call that fails
+// leaves no work behind: what it issued, if anything, has completed. Calls that release something have
+// then done so as far as they ever will. Work that fails after it was issued makes a device's later
 // calls fail with that error, as CUDA's sticky errors do; such an error never goes away.
 package driver
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,74 @@ func TestFailuresAreSticky(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNothingRunsAfterAFailure: what was issued behind the failure, on any stream, is dropped.
+func TestNothingRunsAfterAFailure(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		leak.Check(t)
+		x := newBench(t, Config{Late: late, Fail: func(op Op) error {
+			if op.N == 1 {
+				return errors.New("broken")
+			}
+			return nil
+		}, Delay: func(op Op) time.Duration { return time.Millisecond }})
+		x.ok(x.d.Memset(x.p, 1, 16, x.a, x.e))
+		x.ok(x.d.WaitEvent(x.b, x.e))
+		x.ok(x.d.CopyDtoH(x.at(), x.p, 16, x.a, 0))
+		x.host[0], x.host[16] = 9, 9
+		x.ok(x.d.CopyDtoH(unsafe.Pointer(&x.host[16]), x.p, 16, x.b, 0))
+		code(t, x.d.SyncStream(x.b), driver.CodeLaunchFailure)
+		code(t, x.d.Close(), driver.CodeLaunchFailure)
+		if x.host[0] != 9 || x.host[16] != 9 {
+			t.Errorf("late=%v: a copy ran after the failure", late)
+		}
+	}
+}
+
+// TestLateWithManyCallers: operations run one at a time and in order, whoever waits for them.
+func TestLateWithManyCallers(t *testing.T) {
+	leak.Check(t)
+	synctest.Test(t, func(t *testing.T) {
+		var last, running int
+		var mu sync.Mutex
+		x := newBench(t, Config{Late: true, Delay: func(op Op) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			if running++; running != 1 || op.N != int64(last+1) {
+				t.Errorf("operation %d starts after %d, with %d running", op.N, last, running)
+			}
+			last = int(op.N)
+			return time.Millisecond
+		}, Fail: func(Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			running--
+			return nil
+		}})
+		for range 20 {
+			x.ok(x.d.Memset(x.p, 1, 16, x.a, x.e))
+		}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				wait := func() error { return x.d.SyncStream(x.a) }
+				if i%2 == 0 {
+					wait = func() error { return x.d.SyncEvent(x.e) }
+				}
+				if err := wait(); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if last != 20 || running != 0 {
+					t.Errorf("returned after operation %d of 20", last)
+				}
+			})
+		}
+		all.Wait()
+		x.ok(x.d.Close())
+	})
 }
 
 // TestFailedStreamsDrain: those who wait on a device that fails meanwhile get the error, all of them.

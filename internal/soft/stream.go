@@ -142,8 +142,9 @@ func (s *stream) take() operation {
 	s.queue[s.head] = operation{}
 	s.head++
 	if s.head == len(s.queue) || s.head > 64 && s.head > len(s.queue)/2 {
-		s.queue = s.queue[:copy(s.queue, s.queue[s.head:])]
-		s.head = 0
+		n := copy(s.queue, s.queue[s.head:])
+		clear(s.queue[n:]) // they may refer to device memory
+		s.queue, s.head = s.queue[:n], 0
 	}
 	return op
 }
