@@ -51,21 +51,25 @@ type machine struct {
 
 func TestCacheAgainstAModel(t *testing.T) {
 	leak.Check(t)
-	rapid.Check(t, func(rt *rapid.T) {
-		fake := &fakeHost{name: "cuda"}
-		host := drivertest.NewFaultyHost(fake)
-		m := &machine{fake: fake, host: host, limit: 1 << 20}
-		var err error
-		if m.e, err = NewEngine(WithDriver(host), WithLimit(m.limit)); err != nil {
-			rt.Fatal(err)
-		}
-		m.e.maxWait = 1 // a nanosecond: nothing in flight completes by waiting
-		rt.Repeat(map[string]func(*rapid.T){
-			"new": m.new, "release": m.release, "release again": m.releaseAgain, "view": m.look, "drop": m.drop, "collect": m.collect,
-			"hold": m.hold, "copy": m.copy, "complete": m.complete, "trim": m.trim, "driver fails": m.fail, "": m.check,
-		})
-		m.end(rt)
+	rapid.Check(t, runMachine)
+}
+
+func FuzzCacheAgainstAModel(f *testing.F) { f.Fuzz(rapid.MakeFuzz(runMachine)) }
+
+func runMachine(t *rapid.T) {
+	fake := &fakeHost{name: "cuda"}
+	host := drivertest.NewFaultyHost(fake)
+	m := &machine{fake: fake, host: host, limit: 1 << 20}
+	var err error
+	if m.e, err = NewEngine(WithDriver(host), WithLimit(m.limit)); err != nil {
+		t.Fatal(err)
+	}
+	m.e.maxWait = 1 // a nanosecond: nothing in flight completes by waiting
+	t.Repeat(map[string]func(*rapid.T){
+		"new": m.new, "release": m.release, "release again": m.releaseAgain, "view": m.look, "drop": m.drop, "collect": m.collect,
+		"hold": m.hold, "copy": m.copy, "complete": m.complete, "trim": m.trim, "driver fails": m.fail, "": m.check,
 	})
+	m.end(t)
 }
 
 func pick[T any](t *rapid.T, from []T) (int, bool) {

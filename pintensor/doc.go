@@ -48,7 +48,8 @@
 // All functions and methods may be called from any goroutine at any time. A tensor itself is as safe as
 // any: one writer, or any number of readers. Releasing a tensor that another goroutine is still using is
 // a bug of the program. No lock is held during a call to the driver, and one block that is slow to come
-// back holds up no other. There is no goroutine in the background.
+// back holds up no other. There is no goroutine in the background, but for a short one that gives back what
+// was dropped after Close.
 //
 // # Errors
 //

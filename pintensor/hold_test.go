@@ -120,6 +120,29 @@ func TestZeroHolds(t *testing.T) {
 	Hold{}.Done()
 }
 
+// A view's header is not marked when its owner is released, but its memory is known to be.
+func TestAcquireAfterRelease(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))
+	v, w := slice(t, d, tensor.S(10, 20)), newWork()
+	useBy(t, d, w)
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"in flight", "cached"} {
+		if _, err := Acquire(v); !errors.Is(err, ErrReleased) {
+			t.Errorf("%s: %v, want ErrReleased", when, err)
+		}
+		if _, err := e.Pin(v); !errors.Is(err, ErrReleased) {
+			t.Errorf("%s: Pin: %v, want ErrReleased", when, err)
+		}
+		if when == "in flight" {
+			w.complete()
+			e.Stats()
+		}
+	}
+}
+
 func TestUntilNothing(t *testing.T) {
 	e := newRig(t)
 	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 3))
