@@ -296,10 +296,10 @@ func TestOldDrivers(t *testing.T) {
 	leak.Check(t)
 	t.Run("without pools", func(t *testing.T) {
 		l := newFake(t)
-		l.missing = []string{"cuMemPoolCreate"}
+		l.missing = []string{"cuMemPoolCreate", "cuMemAllocFromPoolAsync"}
 		_, d := openFake(t, l, 0)
-		if _, err := d.AllocAsync(8, 1); !errors.Is(err, driver.ErrNotSupported) {
-			t.Errorf("AllocAsync: %v, want ErrNotSupported", err)
+		if _, err := d.AllocAsync(8, 1); !errors.Is(err, driver.ErrNotSupported) || !strings.HasPrefix(err.Error(), "cuMemAllocFromPoolAsync: ") {
+			t.Errorf("AllocAsync: %v, want ErrNotSupported and the call's name", err)
 		}
 		if err := d.FreeAsync(8, 1); !errors.Is(err, driver.ErrNotSupported) {
 			t.Errorf("FreeAsync: %v, want ErrNotSupported", err)

@@ -191,7 +191,7 @@ func (d *Device) FreeAsync(p driver.DevicePtr, s driver.Stream) error {
 
 func (d *Device) checkPool(f *frame, s *symbol, stream driver.Stream) error {
 	if d.pool == 0 {
-		return f.refuse(&symbol{name: "cuMemAllocFromPoolAsync"}, driver.CodeNotSupported,
+		return f.refuse(s, driver.CodeNotSupported,
 			"stream-ordered allocation needs a driver for CUDA 11.2 and a device with memory pools")
 	}
 	return f.checkStream(s, stream)

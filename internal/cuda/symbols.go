@@ -120,9 +120,11 @@ func bind(lookup func(name string) (uintptr, error)) (*library, error) {
 	var missing []string
 	for _, e := range l.entries() {
 		addr, err := lookup(e.name)
-		if err == nil && addr != 0 {
-			*e.symbol = symbol{strings.TrimSuffix(e.name, "_v2"), addr}
-		} else if !e.optional {
+		if err != nil {
+			addr = 0
+		}
+		*e.symbol = symbol{strings.TrimSuffix(e.name, "_v2"), addr}
+		if addr == 0 && !e.optional {
 			missing = append(missing, e.name)
 		}
 	}
