@@ -8,8 +8,9 @@
 //
 // [New] makes a tensor in pinned memory, [Pin] copies one into it, and [Engine.Register] pins a tensor's
 // memory where it is. Page-locking costs milliseconds; so an [Engine] keeps the memory that comes back
-// and lends it again, which costs less than a microsecond. What is lent are ordinary tensors with the
-// standard engine: all of Gorgonia works on them, and results of arithmetic are ordinary tensors again.
+// and lends it again, which takes less than a microsecond beside clearing it. What is lent are ordinary
+// tensors with the standard engine: all of Gorgonia works on them, and results of arithmetic are ordinary
+// tensors again.
 //
 // In the words of CUDA and PyTorch:
 //
