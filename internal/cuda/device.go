@@ -5,7 +5,6 @@ package cuda
 import (
 	"bytes"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -60,8 +59,7 @@ func (d *Driver) newDevice(f *frame, dev, ctx uintptr, retained bool) (driver.De
 
 func (d *Device) readName(f *frame) error {
 	buf := make([]byte, 256)
-	err := f.call(&d.lib.deviceGetName, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), d.dev)
-	runtime.KeepAlive(buf)
+	err := f.callEscaping(&d.lib.deviceGetName, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), d.dev)
 	name, _, _ := bytes.Cut(buf, []byte{0})
 	d.name = string(name)
 	return err
@@ -80,8 +78,7 @@ func (d *Device) makePool(f *frame) error {
 		return nil
 	}
 	props := &poolProps{allocType: allocationPinned, locationType: locationDevice, location: int32(d.dev)}
-	err := f.call(&d.lib.memPoolCreate, f.out(0), uintptr(unsafe.Pointer(props)))
-	runtime.KeepAlive(props)
+	err := f.callEscaping(&d.lib.memPoolCreate, f.out(0), uintptr(unsafe.Pointer(props)))
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (f *frame) out(i int) uintptr {
 	return uintptr(unsafe.Pointer(&f.outs[i]))
 }
 
-// code calls s and returns its CUresult. Arguments that are addresses must be of objects that the
-// caller keeps alive until code has returned; those of f are.
+// code calls s and returns its CUresult. Arguments that are addresses must be of objects on the heap that
+// the caller keeps alive until code has returned; those of f are.
 func (f *frame) code(s *symbol, args ...uintptr) int {
 	n := copy(f.args[:], args)
 	r := int(int32(invoke(s.addr, f.args[:n]...)))
@@ -49,13 +49,19 @@ func (f *frame) code(s *symbol, args ...uintptr) int {
 	return r
 }
 
-// call calls s, and returns its result as an error.
+// call is code with the result as an error.
 func (f *frame) call(s *symbol, args ...uintptr) error {
 	if code := f.code(s, args...); code != success {
 		return f.failure(s, code)
 	}
 	return nil
 }
+
+// callEscaping is call for pointers to Go variables, converted in the call expression: they are put on
+// the heap and kept alive. On a stack they could move before the library is reached. It allocates.
+//
+//go:uintptrescapes
+func (f *frame) callEscaping(s *symbol, args ...uintptr) error { return f.call(s, args...) }
 
 // failure describes a result of s.
 func (f *frame) failure(s *symbol, code int) error {
