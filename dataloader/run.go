@@ -170,12 +170,9 @@ func (r *run) takeIdle() *slot {
 func (r *run) giveAway(s *slot) {
 	r.mu.Lock()
 	delete(r.slots, s)
-	over := r.over
 	r.mu.Unlock()
 	s.count(-1)
-	if !over {
-		r.free <- struct{}{}
-	}
+	r.free <- struct{}{}
 }
 
 // recycle takes a slot back from the loop.

@@ -139,6 +139,56 @@ func TestCloseWakesAWaitingLoop(t *testing.T) {
 	}
 }
 
+// A Close just when a loop starts.
+func TestCloseWhileALoopStarts(t *testing.T) {
+	sampler := &closingBatches{}
+	l := newLoader(t, counting(10), Config{BatchSampler: sampler})
+	sampler.l = l
+	turns := 0
+	for _, err := range l.Batches(t.Context()) {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("error %v", err)
+		}
+		turns++
+	}
+	if turns != 1 {
+		t.Errorf("%d turns, want one error", turns)
+	}
+}
+
+// closingBatches closes its loader when it is asked how many batches there are.
+type closingBatches struct{ l *Loader }
+
+func (c *closingBatches) Len(int) int { c.l.Close(); return 5 }
+
+func (c *closingBatches) Batch(_, b int, dst []int) []int { return append(dst, b) }
+
+// A second Close does not return before memory has been given back.
+func TestCloseTwiceAtOnce(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var returned atomic.Int32
+		l, err := New(stubborn(4, 2, release, &returned), Config{BatchSize: 4, Workers: 1, Timeout: 3 * time.Second, Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range l.Batches(t.Context()) {
+		}
+		began := time.Now()
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- l.Close() }()
+		}
+		first, second := <-done, <-done
+		if (first == nil) == (second == nil) || time.Since(began) != 3*time.Second {
+			t.Errorf("after %v: %v, and %v", time.Since(began), first, second)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
 func TestPulledLoop(t *testing.T) {
 	l := newLoader(t, counting(10), Config{BatchSize: 2})
 	next, stop := iter.Pull2(l.Batches(t.Context()))

@@ -14,10 +14,9 @@ import (
 
 // worker is one goroutine of a run. Its atomics say what it is doing, for those who wait for it.
 type worker struct {
-	r         *run
-	reader    BatchReader // nil: the data set has none
-	exhausted bool        // all batches are taken
-	row       int         // of the slot, being read
+	r      *run
+	reader BatchReader // nil: the data set has none
+	row    int         // of the slot, being read
 
 	_     [64]byte     // the rest is written for each sample; keep it off the lines of other workers
 	batch atomic.Int64 // number + 1; 0 while idle
@@ -59,16 +58,12 @@ func (w *worker) step(ctx context.Context) (more bool) {
 		return ok && w.part(ctx, t)
 	default:
 	}
-	free := r.free
-	if w.exhausted {
-		free = nil
-	}
 	select {
 	case <-r.stop:
 		return false
 	case t, ok := <-r.tasks:
 		return ok && w.part(ctx, t)
-	case <-free:
+	case <-r.free:
 		return w.begin(ctx)
 	}
 }
@@ -87,9 +82,7 @@ func (w *worker) begin(ctx context.Context) (more bool) {
 	r := w.r
 	place := int(r.begun.Add(1)) - 1
 	if place >= r.total {
-		w.exhausted = true
-		r.free <- struct{}{} // so that the others see it too
-		return true
+		return true // all are taken, but parts of them may still come; then tasks is closed
 	}
 	s := r.slot()
 	if s == nil || !s.open(r, place, r.numberAt(place)) {
