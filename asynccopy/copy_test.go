@@ -5,7 +5,6 @@ package asynccopy_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -226,27 +225,4 @@ func TestStatsCountCopies(t *testing.T) {
 		r.ok(y.Release())
 		r.release(p)
 	})
-}
-
-func ExampleStream_ToDevice() {
-	dev, err := asynccopy.OpenSoft()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer dev.Close()
-	s, err := dev.NewStream()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	host := tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4}), tensor.WithShape(2, 2))
-	x, err := s.ToDevice(host, true)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer x.Release()
-	fmt.Println(x.Wait(context.Background()), x)
-	// Output: <nil> float32(2, 2) on device 0 (software device 0)
 }

@@ -181,7 +181,7 @@ func (d *Device) closedError(call string) error {
 	return fmt.Errorf("asynccopy: %s: the device is %w", call, ErrClosed)
 }
 
-// awaitAll waits for all work issued to the device by streams that are open.
+// awaitAll waits for all work on streams that are open, stages included.
 func (d *Device) awaitAll() error {
 	d.mu.Lock()
 	var streams []*Stream
@@ -192,6 +192,11 @@ func (d *Device) awaitAll() error {
 	var errs []error
 	for _, s := range streams {
 		if s.gate.enter() {
+			for _, e := range s.unfinished() {
+				if e.stage != nil {
+					<-e.stage.landed
+				}
+			}
 			errs = append(errs, s.sync(context.Background()))
 			s.gate.leave()
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/internal/driver"
@@ -216,16 +217,56 @@ func TestOneKindOfCallAlwaysFails(t *testing.T) {
 	}
 }
 
+// halfway is a driver whose copies to the host are issued and then said to have failed, as when the event can't be recorded.
+type halfway struct{ driver.Driver }
+
+func (h halfway) Open(ordinal int) (driver.Device, error) {
+	d, err := h.Driver.Open(ordinal)
+	return halfwayDevice{d}, err
+}
+
+type halfwayDevice struct{ driver.Device }
+
+func (h halfwayDevice) CopyDtoH(dst unsafe.Pointer, src driver.DevicePtr, n int64, s driver.Stream, done driver.Event) error {
+	return errors.Join(h.Device.CopyDtoH(dst, src, n, s, 0), errInjected)
+}
+
+// TestCopyFailsAfterItWasIssued: the device still writes to memory whose copy failed, so nobody else may have it yet.
+func TestCopyFailsAfterItWasIssued(t *testing.T) {
+	for _, syncFails := range []bool{false, true} {
+		faulty := drivertest.NewFaulty(halfway{soft.New(soft.Config{Host: locking{}, Late: true})})
+		r := newRig(t, faulty)
+		s := r.stream()
+		x := must(s.ToDevice(pageable(64<<10, 1), true))(t)
+		dst := r.pinned(64<<10, 2)
+		if syncFails {
+			faulty.FailNth("SyncStream", 1, nil)
+		}
+		if _, err := s.ToHostInto(dst, x, true); !errors.Is(err, errInjected) {
+			t.Fatalf("ToHostInto: %v, want the injected error", err)
+		}
+		r.release(dst)
+		guard := r.pinned(64<<10, 3)
+		s.Synchronize(t.Context())
+		r.ok(s.Synchronize(t.Context()))
+		r.is(guard, 3)
+		r.release(guard)
+		r.ok(x.Release())
+	}
+}
+
 // TestWorkFailsLater: a sticky error is reported by Wait and by every call afterwards, typed.
 func TestWorkFailsLater(t *testing.T) {
 	cause := &driver.Error{Call: "kernel", Code: driver.CodeIllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
 			var failing atomic.Bool
+			proceed := make(chan struct{})
 			r := &rig{TB: t}
 			leak.Check(t)
 			drv := drivertest.Checked(t, soft.New(soft.Config{Host: locking{}, Late: late, Fail: func(soft.Op) error {
 				if failing.Load() {
+					<-proceed
 					return cause
 				}
 				return nil
@@ -237,8 +278,8 @@ func TestWorkFailsLater(t *testing.T) {
 			p := r.pinned(4096, 1)
 			good := must(s.ToDevice(p, false))(t)
 			failing.Store(true)
-			x, err := s.ToDevice(p, true)
-			r.ok(err)
+			x := must(s.ToDevice(p, true))(t)
+			close(proceed)
 			down, err := s.ToHost(good, true)
 			if err == nil {
 				_, err = down.Wait(t.Context())

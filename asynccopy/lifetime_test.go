@@ -4,6 +4,7 @@ package asynccopy_test
 // used again too early shows as wrong contents, and host memory freed too early too.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/soft"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
 )
@@ -101,29 +103,51 @@ func TestSourceReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// TestStridedSourceReleasedAtOnce: the gather of a view in pinned memory goes on after the call.
+// TestStridedSourceReleasedAtOnce: a view in pinned memory is gathered while the device makes room, long after its release.
 func TestStridedSourceReleasedAtOnce(t *testing.T) {
-	onEach(t, func(r *rig) {
-		s := r.stream()
-		src := must(r.engine.New(tensor.Uint8, 1024, 1024))(r)
-		pattern(src, 1)
-		r.ok(src.T())
-		want := pageableLike(elements(src))
-		x := must(s.ToDevice(src, true))(r)
-		r.release(src)
-		churn(r, 1<<20)
-		into := pageable(1<<20, 2)
-		r.ok(into.Reshape(1024, 1024))
-		must(s.ToHostInto(into, x, false))(r)
-		if string(into.Raw) != string(want.Raw) {
-			r.Error("the copy of a transposed tensor is wrong after its release")
-		}
-		r.ok(x.Release())
-	})
+	hold := make(chan struct{})
+	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(soft.Op) time.Duration { <-hold; return 0 }}))
+	s := r.stream()
+	rows := longest() / 1024
+	src := must(r.engine.New(tensor.Uint8, rows, 1024))(r)
+	pattern(src, 1)
+	r.ok(src.T())
+	want := elements(src)
+	x := must(s.ToDevice(src, true))(r)
+	r.release(src)
+	next := must(r.engine.New(tensor.Uint8, rows, 1024))(r)
+	pattern(next, 99)
+	close(hold)
+	into := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(1024, rows))
+	must(s.ToHostInto(into, x, false))(r)
+	if !bytes.Equal(into.Raw, want) {
+		r.Error("the copy of a transposed tensor is wrong after its release")
+	}
+	r.release(next)
+	r.ok(x.Release())
 }
 
-func pageableLike(b []byte) *tensor.Dense {
-	return tensor.New(tensor.WithBacking(b), tensor.WithShape(len(b)))
+// TestFreedMemoryIsNotReusedTooEarly: a stream that gets memory freed on another must not write before the other has read.
+func TestFreedMemoryIsNotReusedTooEarly(t *testing.T) {
+	onEach(t, func(r *rig) {
+		const n = 64 << 10
+		a, b := r.stream(), r.stream()
+		one, two := r.pinned(n, 1), r.pinned(n, 2)
+		for range 10 {
+			x := must(a.ToDevice(one, true))(r)
+			down := must(a.ToHost(x, true))(r)
+			r.ok(x.Release())
+			y := must(b.ToDevice(two, true))(r)
+			r.ok(b.Synchronize(context.Background()))
+			host := must(down.Wait(r.Context()))(r)
+			r.is(host, 1)
+			r.release(host)
+			r.holds(a, y, 2)
+			r.ok(y.Release())
+		}
+		r.release(one)
+		r.release(two)
+	})
 }
 
 // TestDownloadDropped issues copies to the host and drops their handles: the memory must not be lent to others before they are done.

@@ -28,12 +28,13 @@ type memory interface {
 	close() error
 }
 
-// newMemory chooses by trying.
+// newMemory chooses by trying, and leaves nothing of the trial.
 func newMemory(d *Device) (memory, error) {
 	p, err := d.drv.AllocAsync(1, d.own.handle)
 	switch {
 	case err == nil:
-		return pooled{d}, d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
+		err = d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
+		return pooled{d}, errors.Join(err, d.fail(d.drv.SyncStream(d.own.handle)), pooled{d}.trim())
 	case errors.Is(err, driver.ErrNotSupported):
 		return &cached{dev: d, spare: make(map[int64][]freed)}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -28,7 +29,7 @@ var devices = []struct {
 }{
 	{"soft", func(testing.TB) driver.Driver { return soft.New(soft.Config{Host: locking{}}) }},
 	{"late", func(testing.TB) driver.Driver { return soft.New(soft.Config{Host: locking{}, Late: true}) }},
-	{"plain", func(testing.TB) driver.Driver { return plain{soft.New(soft.Config{Host: locking{}})} }},
+	{"plain", func(testing.TB) driver.Driver { return plain{soft.New(soft.Config{Host: locking{}, Late: true})} }},
 	{"cuda", cuda},
 }
 
@@ -165,6 +166,9 @@ func (r *rig) pinned(n int, seed uint64) *tensor.Dense {
 	pattern(t, seed)
 	return t
 }
+
+// longest is the size of a copy for which every chunk is used more than once.
+func longest() int { return 2*min(runtime.GOMAXPROCS(0), 8)*asynccopy.Largest + 1<<20 + 5 }
 
 // pageable returns ordinary memory with a pattern.
 func pageable(n int, seed uint64) *tensor.Dense {

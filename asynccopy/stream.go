@@ -4,8 +4,9 @@ package asynccopy
 //
 // The driver keeps the work that was issued in order. What this package adds is work that is issued
 // bit by bit, from goroutines of its own: copies of pageable memory (stage.go). Such a stage takes its turn:
-// it starts when the stage before it has issued all it has, and calls on the stream that come later
-// wait, on the host, for the same of the last stage. So a stream is FIFO whatever is in it.
+// it starts when the stage before it has issued all it has, and calls that issue a copy or record an event later
+// wait, on the host, for the same of the last stage. So a stream is FIFO whatever is in it. What only makes the stream wait
+// for others need not be in turn: that makes stages which are not done wait too, for work that can't depend on them.
 
 import (
 	"context"
@@ -82,10 +83,11 @@ func (s *Stream) Record() (*Event, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
+	s.awaitTurn()
 	return s.record()
 }
 
-// record is Record inside the gate.
+// record is Record when it is s's turn.
 func (s *Stream) record() (*Event, error) {
 	e, err := s.newEvent()
 	if err != nil {
@@ -278,7 +280,7 @@ func (s *Stream) abandon(e *Event, err error) error {
 	return err
 }
 
-// enter admits a call, after the stages before it.
+// enter admits a call. One that issues work which has to follow the stages before it calls awaitTurn then.
 func (s *Stream) enter(call string) error {
 	if s == nil {
 		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
@@ -290,7 +292,6 @@ func (s *Stream) enter(call string) error {
 		s.gate.leave()
 		return err
 	}
-	s.awaitTurn()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package asynccopy_test
 // This file tests the order of work: on one stream, across streams, and against other code's work.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -73,6 +74,46 @@ func TestStagedCopiesAreInOrder(t *testing.T) {
 		r.ok(x.Release())
 		r.release(p)
 	})
+}
+
+func TestLongStagedCopiesAreInOrder(t *testing.T) {
+	onEach(t, func(r *rig) {
+		s := r.stream()
+		n := longest()
+		x := must(s.Empty(tensor.Uint8, n))(r)
+		first, second := pageable(n, 1), pageable(n, 2)
+		for range 3 {
+			r.ok(s.ToDeviceInto(x, first, true))
+			r.ok(s.ToDeviceInto(x, second, true))
+			one, two := pageable(n, 0), pageable(n, 0)
+			must(s.ToHostInto(one, x, true))(r)
+			r.ok(s.ToDeviceInto(x, first, true))
+			must(s.ToHostInto(two, x, true))(r)
+			r.ok(s.Synchronize(r.Context()))
+			if !bytes.Equal(two.Raw, first.Raw) || !bytes.Equal(one.Raw, second.Raw) {
+				r.Error("Synchronize returned before the copies had landed, or they are out of order")
+			}
+		}
+		r.ok(x.Release())
+	})
+}
+
+// TestStagesTakeTurns: a copy that is issued bit by bit, because the device does nothing, comes before the one started after it.
+func TestStagesTakeTurns(t *testing.T) {
+	hold := make(chan struct{})
+	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(soft.Op) time.Duration { <-hold; return 0 }}))
+	s := r.stream()
+	n := longest()
+	x := must(s.Empty(tensor.Uint8, n))(t)
+	first, second, got := pageable(n, 1), pageable(n, 2), pageable(n, 0)
+	r.ok(s.ToDeviceInto(x, first, true))
+	r.ok(s.ToDeviceInto(x, second, true))
+	e := must(s.ToHostInto(got, x, true))(t)
+	time.Sleep(10 * time.Millisecond) // for the second to go ahead, if it could
+	close(hold)
+	r.ok(e.Wait(t.Context()))
+	r.is(got, 2)
+	r.ok(x.Release())
 }
 
 // foreign is other code's access to the device, as a kernel launch would be.

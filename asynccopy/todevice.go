@@ -129,6 +129,7 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 
 // copyIn issues one copy.
 func (s *Stream) copyIn(a access, src unsafe.Pointer, n int64, hold pintensor.Hold) (*Event, error) {
+	s.awaitTurn()
 	e, err := s.newEvent()
 	if err != nil {
 		hold.Done()

@@ -152,6 +152,7 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 
 // copyOut issues one copy.
 func (s *Stream) copyOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Event, error) {
+	s.awaitTurn()
 	e, err := s.newEvent()
 	if err != nil {
 		hold.Done()

@@ -1,0 +1,158 @@
+package asynccopy_test
+
+// This file measures what a copy costs to issue, and how fast it is, by size and kind of memory.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// benchDevice returns the first CUDA device, or the software device.
+func benchDevice(b *testing.B) (*asynccopy.Device, *asynccopy.Stream) {
+	d, err := asynccopy.OpenDefault()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { d.Close() })
+	s, err := d.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d, s
+}
+
+func size(n int) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("size=%dMiB", n>>20)
+	}
+	return fmt.Sprintf("size=%dKiB", n>>10)
+}
+
+var benchSizes = []int{4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20}
+
+// hostMemory returns a tensor in each kind of host memory.
+func hostMemory(b *testing.B, mem string, n int) *tensor.Dense {
+	if mem == "pageable" {
+		return pageable(n, 1)
+	}
+	t, err := pintensor.New(tensor.Uint8, n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { pintensor.Release(t) })
+	return t
+}
+
+// BenchmarkIssue is what ToDevice(nonBlocking) and Release keep the caller for.
+func BenchmarkIssue(b *testing.B) {
+	for _, mem := range []string{"pinned", "pageable"} {
+		b.Run("call=ToDevice/size=4KiB/mem="+mem, func(b *testing.B) {
+			_, s := benchDevice(b)
+			t := hostMemory(b, mem, 4096)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				x, err := s.ToDevice(t, true)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := x.Release(); err != nil {
+					b.Fatal(err)
+				}
+				if i++; i%256 == 0 { // so that the queue stays short
+					s.Synchronize(context.Background())
+				}
+			}
+		})
+		b.Run("call=ToDeviceInto/size=4KiB/mem="+mem, func(b *testing.B) {
+			_, s := benchDevice(b)
+			t := hostMemory(b, mem, 4096)
+			x, err := s.Empty(tensor.Uint8, 4096)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if err := s.ToDeviceInto(x, t, true); err != nil {
+					b.Fatal(err)
+				}
+				if i++; i%256 == 0 {
+					s.Synchronize(context.Background())
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkToDevice(b *testing.B) {
+	for _, mem := range []string{"pinned", "pageable"} {
+		for _, n := range benchSizes {
+			b.Run(size(n)+"/mem="+mem, func(b *testing.B) {
+				_, s := benchDevice(b)
+				t := hostMemory(b, mem, n)
+				x, err := s.Empty(tensor.Uint8, n)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := s.ToDeviceInto(x, t, false); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkToHost(b *testing.B) {
+	for _, mem := range []string{"pinned", "pageable"} {
+		for _, n := range benchSizes {
+			b.Run(size(n)+"/mem="+mem, func(b *testing.B) {
+				_, s := benchDevice(b)
+				t := hostMemory(b, mem, n)
+				x, err := s.ToDevice(t, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := s.ToHostInto(t, x, false); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkWait is the latency of noticing that a copy of 4 KiB is complete, by the kind of wait.
+func BenchmarkWait(b *testing.B) {
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": cancellable} {
+		b.Run("size=4KiB/ctx="+name, func(b *testing.B) {
+			_, s := benchDevice(b)
+			t := hostMemory(b, "pinned", 4096)
+			x, err := s.Empty(tensor.Uint8, 4096)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := errors.Join(s.ToDeviceInto(x, t, true), x.Wait(ctx)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+package asynccopy_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
+)
+
+// A device has streams, a stream takes copies, and a Download gives the result.
+func Example() {
+	ctx := context.Background()
+	dev, err := asynccopy.OpenSoft() // or OpenDefault, for the GPU if there is one
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	host := tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float32{1, 2, 3, 4}))
+	x, err := s.ToDevice(host, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	down, err := s.ToHost(x, true) // on the same stream, so after the copy
+	if err != nil {
+		log.Fatal(err)
+	}
+	back, err := down.Wait(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(back.Data())
+	fmt.Println(pintensor.Release(back))
+	// Output:
+	// [1 2 3 4]
+	// <nil>
+}
+
+// The steady state of a training loop: one pinned buffer on the host, one on the device, filled again and again.
+func ExampleStream_ToDeviceInto() {
+	dev, s := open()
+	defer dev.Close()
+	batch, err := pintensor.New(tensor.Float32, 64, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pintensor.Release(batch)
+	x, err := s.Empty(tensor.Float32, 64, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	for step := range 3 {
+		if err := x.Wait(context.Background()); err != nil { // the last copy has read batch
+			log.Fatal(err)
+		}
+		batch.Memset(float32(step))
+		if err := s.ToDeviceInto(x, batch, true); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(x.Wait(context.Background()), dev.Stats().ToDevice.Copies, "copies")
+	// Output: <nil> 3 copies
+}
+
+func ExampleStream_ToHostInto() {
+	dev, s := open()
+	defer dev.Close()
+	x, err := s.ToDevice(tensor.New(tensor.WithBacking([]int32{1, 2, 3})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	dst := tensor.New(tensor.Of(tensor.Int32), tensor.WithShape(3))
+	arrived, err := s.ToHostInto(dst, x, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(arrived.Wait(context.Background()), dst.Data())
+	// Output: <nil> [1 2 3]
+}
+
+func ExampleStream_ToHost() {
+	dev, s := open()
+	defer dev.Close()
+	x, err := s.ToDevice(tensor.New(tensor.FromScalar(42.0)), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	down, err := s.ToHost(x, false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	back, err := down.Wait(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pintensor.Release(back)
+	fmt.Println(back.ScalarValue())
+	// Output: 42
+}
+
+func ExampleStream_ToDevice() {
+	dev, s := open()
+	defer dev.Close()
+	host := tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float32{1, 2, 3, 4}))
+	x, err := s.ToDevice(host, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	fmt.Println(x.Wait(context.Background()), x)
+	// Output: <nil> float32(2, 2) on device 0 (software device 0)
+}
+
+// One stream waits for another, on the device.
+func ExampleStream_Wait() {
+	dev, copies := open()
+	defer dev.Close()
+	compute, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := copies.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	arrived, err := copies.Record()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := compute.Wait(arrived); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(compute.Synchronize(context.Background()))
+	done, err := arrived.Done()
+	fmt.Println(done, err)
+	// Output:
+	// <nil>
+	// true <nil>
+}
+
+// Work of other code is told of before it is issued.
+func ExampleTensor_Use() {
+	dev, s := open()
+	defer dev.Close()
+	kernels, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := s.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(x.Use(kernels))
+	launch(kernels.Handle(), x.DevicePtr()) // follows the copy
+	fmt.Println(x.Release())                // the memory is freed behind the kernel
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// launch stands for a kernel launch.
+func launch(stream, x uintptr) {}
+
+func ExampleOpenDefault() {
+	dev, err := asynccopy.OpenDefault()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	_, total, err := dev.MemInfo()
+	fmt.Println(total > 0, err)
+	// Output: true <nil>
+}
+
+func ExampleOpenSoft() {
+	dev, err := asynccopy.OpenSoft(asynccopy.WithMemory(64 << 20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	free, total, err := dev.MemInfo()
+	fmt.Println(dev, free, total, err)
+	// Output: device 0 (software device 0) 67108864 67108864 <nil>
+}
+
+// open returns a device and a stream.
+func open() (*asynccopy.Device, *asynccopy.Stream) {
+	dev, err := asynccopy.OpenSoft()
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return dev, s
+}

@@ -1,0 +1,104 @@
+package asynccopy
+
+// This file tests bookkeeping that shows outside only when goroutines meet in an unlikely way.
+
+import (
+	"testing"
+
+	"gorgonia.org/tensor"
+)
+
+func softStreams(t *testing.T) (d *Device, a, b *Stream) {
+	t.Helper()
+	d, err := OpenSoft()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range []**Stream{&a, &b} {
+		if *s, err = d.NewStream(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d, a, b
+}
+
+// TestHandleStaysWhileInUse: an event that one goroutine sees complete while another is in a driver call on it.
+func TestHandleStaysWhileInUse(t *testing.T) {
+	d, a, _ := softStreams(t)
+	e, err := a.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, done := e.begin()
+	if done || h == 0 {
+		t.Fatalf("begin() = %#x, %v", h, done)
+	}
+	free := len(d.events)
+	e.retire(nil)
+	if len(d.events) != free {
+		t.Error("the handle was given back while a call uses it")
+	}
+	e.end(false, nil)
+	if len(d.events) != free+1 {
+		t.Error("the handle was not given back after the call")
+	}
+	if _, done := e.begin(); !done {
+		t.Error("a retired event can be used")
+	}
+}
+
+// TestUseDuringAWrite: what is told of between the beginning and the end of a copy into a tensor was not waited for, so it must stay.
+func TestUseDuringAWrite(t *testing.T) {
+	_, a, b := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Use(b); err != nil {
+		t.Fatal(err)
+	}
+	first, err := x.buf.begin(a, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := x.buf.begin(b, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Use(b); err != nil {
+		t.Fatal(err)
+	}
+	e, err := a.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.publish(e)
+	if len(x.buf.uses) != 1 || !x.buf.uses[0].foreign || x.buf.uses[0].stream != b {
+		t.Errorf("uses are %+v, want b's", x.buf.uses)
+	}
+	f, err := b.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.publish(f)
+	if x.buf.ready != f {
+		t.Error("the last write is not the one published last")
+	}
+	found := false
+	for _, u := range x.buf.uses {
+		found = found || u.last == e
+	}
+	if !found {
+		t.Errorf("uses are %+v: the other write is forgotten, so freeing would not follow it", x.buf.uses)
+	}
+	first.end()
+	second.end()
+	if err := x.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
