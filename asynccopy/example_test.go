@@ -189,9 +189,9 @@ func ExampleOpenSoft() {
 		log.Fatal(err)
 	}
 	defer dev.Close()
-	free, total, err := dev.MemInfo()
-	fmt.Println(dev, free, total, err)
-	// Output: device 0 (software device 0) 67108864 67108864 <nil>
+	_, total, err := dev.MemInfo()
+	fmt.Println(dev, total, err)
+	// Output: device 0 (software device 0) 67108864 <nil>
 }
 
 // open returns a device and a stream.

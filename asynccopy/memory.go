@@ -28,13 +28,12 @@ type memory interface {
 	close() error
 }
 
-// newMemory chooses by trying, and leaves nothing of the trial.
+// newMemory chooses by trying.
 func newMemory(d *Device) (memory, error) {
 	p, err := d.drv.AllocAsync(1, d.own.handle)
 	switch {
 	case err == nil:
-		err = d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
-		return pooled{d}, errors.Join(err, d.fail(d.drv.SyncStream(d.own.handle)), pooled{d}.trim())
+		return pooled{d}, d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
 	case errors.Is(err, driver.ErrNotSupported):
 		return &cached{dev: d, spare: make(map[int64][]freed)}, nil
 	}
