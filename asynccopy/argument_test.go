@@ -124,14 +124,27 @@ func TestBadTensorsAndStreams(t *testing.T) {
 		refused(t, "ToHostInto "+name, toHostInto, append(c.words, "ToHostInto")...)
 		refused(t, "ToDeviceInto "+name, s.ToDeviceInto(c.x, host, true), append(c.words, "ToDeviceInto")...)
 		refused(t, "Use "+name, c.x.Use(s), append(c.words, "Use")...)
+		if name == "another device" {
+			continue
+		}
+		refused(t, "Release "+name, c.x.Release(), append(c.words, "Release")...)
+		r.ok(c.x.Wait(t.Context()))
+		r.ok(s.Wait(c.x.Ready()))
+		if p := c.x.DevicePtr(); p != 0 {
+			t.Errorf("DevicePtr of a %s Tensor: %#x", name, p)
+		}
 	}
+	var event *asynccopy.Event
+	refused(t, "Wait of a nil Event", event.Wait(t.Context()), "event", "nil")
+	_, err := event.Done()
+	refused(t, "Done of a nil Event", err, "event", "nil")
 	refused(t, "Use(nil)", x.Use(nil), "Use", "nil")
 	refused(t, "Wait(nil)", s.Wait(nil), "Wait", "nil")
 	var noContext context.Context
 	refused(t, "Synchronize(nil)", s.Synchronize(noContext), "ctx", "nil")
 	refused(t, "Event.Wait(nil)", x.Wait(noContext), "ctx", "nil")
 	var none *asynccopy.Stream
-	_, err := none.ToDevice(host, true)
+	_, err = none.ToDevice(host, true)
 	refused(t, "ToDevice on nil", err, "ToDevice", "nil")
 	r.ok(x.Release())
 	r.ok(elsewhere.Release())

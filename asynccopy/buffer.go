@@ -12,6 +12,8 @@ package asynccopy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -257,6 +259,11 @@ func (d *Device) add(b *buffer) {
 // dropped is what the collector does with a tensor that nobody released. It only lists it: a cleanup must
 // not wait, and a driver call may.
 func (d *Device) dropped(b *buffer) {
+	select {
+	case <-d.gone:
+		return // Close has freed it
+	default:
+	}
 	d.counts.reclaimed.Add(1)
 	d.postponeFree(b)
 }
@@ -280,9 +287,12 @@ func (d *Device) freeLimbo() {
 
 // freeAll frees everything that is left. All streams but the device's own are closed.
 func (d *Device) freeAll() error {
-	d.limbo = nil
+	d.mu.Lock()
+	d.limbo = nil // those are in live too
+	left := slices.Collect(maps.Keys(d.live))
+	d.mu.Unlock()
 	var errs []error
-	for b := range d.live {
+	for _, b := range left {
 		if b.ptr != 0 {
 			errs = append(errs, d.retry(func() error { return d.memory.free(b.ptr, b.size, d.own) }))
 		}

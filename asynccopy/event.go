@@ -35,7 +35,7 @@ type Event struct {
 // driver can't say, Done reports false, and the next call on the device returns the driver's error.
 func (e *Event) Done() (bool, error) {
 	done, err := e.look()
-	if !done && err != nil {
+	if !done && err != nil && e != nil {
 		e.stream.dev.postpone(err)
 		return false, nil
 	}
@@ -44,6 +44,9 @@ func (e *Event) Done() (bool, error) {
 
 // look is Done, but returns an error of asking too.
 func (e *Event) look() (bool, error) {
+	if err := e.check(); err != nil || e.stream == nil {
+		return err == nil, err
+	}
 	if !e.landed() {
 		return false, nil
 	}
@@ -74,6 +77,9 @@ func (e *Event) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
+	if err := e.check(); err != nil || e.stream == nil {
+		return err
+	}
 	if !e.landed() {
 		if err := await(ctx, e.stage.landed); err != nil {
 			return err
@@ -98,6 +104,14 @@ func (e *Event) block() error {
 	<-d.gone
 	_, err := e.result()
 	return err
+}
+
+// check refuses a nil Event. The zero Event, which no stream recorded, is complete.
+func (e *Event) check() error {
+	if e == nil {
+		return errors.New("asynccopy: the event is nil")
+	}
+	return nil
 }
 
 var errNilContext = errors.New("asynccopy: Wait: ctx is nil")

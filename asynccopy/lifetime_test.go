@@ -308,3 +308,25 @@ func TestCloseFreesWhatIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// TestEngineWithoutMemory: chunks are ordinary memory then, which nobody but the copy keeps alive.
+func TestEngineWithoutMemory(t *testing.T) {
+	onEach(t, func(r *rig) {
+		full := must(pintensor.NewEngine(pintensor.WithLimit(32<<10), pintensor.WithDriver(locking{})))(r)
+		r.Cleanup(func() { r.ok(full.Close()) })
+		r.dev.SetEngine(full)
+		s := r.stream()
+		for _, n := range []int{64 << 10, longest()} {
+			x := must(s.ToDevice(pageable(n, 1), true))(r)
+			churn(r, n)
+			into := pageable(n, 2)
+			must(s.ToHostInto(into, x, true))(r)
+			r.ok(s.Synchronize(r.Context()))
+			r.is(into, 1)
+			if _, err := s.ToHost(x, true); !errors.Is(err, pintensor.ErrLimit) {
+				r.Errorf("ToHost of %d bytes without memory: %v, want ErrLimit", n, err)
+			}
+			r.ok(x.Release())
+		}
+	})
+}

@@ -113,6 +113,8 @@ func (s *Stream) Wait(e *Event) error {
 	}
 	defer s.gate.leave()
 	switch {
+	case e.stream == nil:
+		return nil
 	case e.stream.dev != s.dev:
 		s.start(newStage(), func(func()) error { return e.Wait(context.Background()) }, nil)
 		return nil

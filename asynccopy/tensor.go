@@ -114,6 +114,9 @@ func byteSize(dt tensor.Dtype, shape []int) (int64, error) {
 
 // Ready returns the event of the last copy that wrote x. Of a Tensor that none wrote it is complete.
 func (x *Tensor) Ready() *Event {
+	if x == nil || x.buf == nil {
+		return new(Event)
+	}
 	x.buf.mu.Lock()
 	defer x.buf.mu.Unlock()
 	if x.buf.ready != nil {
@@ -156,6 +159,9 @@ func (x *Tensor) Use(s *Stream) error {
 //
 // An error means that the driver failed. The memory is freed later then, at the latest by Device.Close.
 func (x *Tensor) Release() error {
+	if x == nil || x.buf == nil {
+		return errors.New("asynccopy: Release: the tensor is nil")
+	}
 	d := x.buf.dev
 	if !d.gate.enter() {
 		if x.buf.markReleased() {
@@ -189,6 +195,9 @@ func (x *Tensor) check(s *Stream, call string) error {
 // DevicePtr returns the address of x in device memory, 0 if x is empty or was released. It waits until a copy of pageable memory
 // into x that is under way was issued, so that work issued to the same stream afterwards sees it.
 func (x *Tensor) DevicePtr() uintptr {
+	if x == nil || x.buf == nil {
+		return 0
+	}
 	x.buf.mu.Lock()
 	ready, p := x.buf.ready, x.buf.ptr
 	if x.buf.released {
