@@ -20,13 +20,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// errors of work are those that Wait or any call may return; the test expects them to be the injected one.
+// attempt is what a script works on, and the errors that it got.
 type attempt struct {
 	r       *rig
 	a, b    *asynccopy.Stream
 	pinned  *tensor.Dense
 	onA     *asynccopy.Tensor
 	failing []error
+	staged  int // bytes of a copy in several chunks
 }
 
 // note collects the errors of calls, which are all expected to be the injected one.
@@ -42,7 +43,7 @@ var scripts = map[string]func(t *attempt){
 	"ToDevice pinned":   func(t *attempt) { t.upload(t.pinned, true) },
 	"ToDevice blocking": func(t *attempt) { t.upload(t.pinned, false) },
 	"ToDevice small":    func(t *attempt) { t.upload(pageable(1000, 1), true) },
-	"ToDevice staged":   func(t *attempt) { t.upload(pageable(17<<20, 1), true) },
+	"ToDevice staged":   func(t *attempt) { t.upload(pageable(t.staged, 1), true) },
 	"ToDeviceInto": func(t *attempt) {
 		down, err := t.b.ToHost(t.onA, true)
 		if t.note(err) {
@@ -164,6 +165,9 @@ func failNth(t *testing.T, script func(*attempt), nth int, late, pool bool) bool
 	r.dev.SetEngine(r.engine)
 	a := &attempt{r: r, a: r.stream(), b: r.stream(), pinned: r.pinned(4096, 1)}
 	a.onA = must(a.a.ToDevice(a.pinned, true))(t)
+	if a.staged = 1 << 20; pool && !late {
+		a.staged = longest()
+	}
 
 	before := faulty.Calls("")
 	faulty.FailNth("", nth, errInjected)
@@ -206,6 +210,7 @@ func TestOneKindOfCallAlwaysFails(t *testing.T) {
 				r.dev.SetEngine(r.engine)
 				a := &attempt{r: r, a: r.stream(), b: r.stream(), pinned: r.pinned(4096, 1)}
 				a.onA = must(a.a.ToDevice(a.pinned, true))(t)
+				a.staged = longest()
 				faulty.FailAll(call)
 				script(a)
 				r.dev.Close()

@@ -114,6 +114,7 @@ func TestStridedSourceReleasedAtOnce(t *testing.T) {
 	r.ok(src.T())
 	want := elements(src)
 	x := must(s.ToDevice(src, true))(r)
+	time.Sleep(10 * time.Millisecond) // for the goroutines to come to where they wait for the device
 	r.release(src)
 	next := must(r.engine.New(tensor.Uint8, rows, 1024))(r)
 	pattern(next, 99)
