@@ -2,13 +2,14 @@ package asynccopy
 
 // This file has the buffer: the device memory of one tensor, what work uses it, and when it may be freed.
 //
-// A buffer knows the event of its last write, and for each stream that used it since the event of the last use.
-// With these a stream that is about to read waits for the write, one that is about to write waits for everything, and
-// memory is freed behind everything: all on the device. Work of other code, which this package can't see, is a
-// use without an event: whoever has to wait for it records one at that time, behind all work issued so far.
+// A buffer knows the event of its last write, and for each stream that used it since the event of the last
+// use. With these a stream that is about to read waits for the write, one that is about to write waits for
+// everything, and memory is freed behind everything: all on the device. Work of other code, which this
+// package can't see, is a use without an event: whoever has to wait for it records one at that time, behind
+// all work issued so far.
 //
-// Calls in progress count in busy, so that a Release meanwhile only notes that the memory is to go, and the last
-// call frees it.
+// Calls in progress count in busy, so that a Release meanwhile only notes that the memory is to go, and the
+// last call frees it.
 
 import (
 	"fmt"
@@ -50,7 +51,8 @@ type access struct {
 	serial int    // of the latest use that it waited for
 }
 
-// begin makes s wait for whatever the buffer's use by it has to follow. The caller is inside s's gate, and must end the access.
+// begin makes s wait for whatever the buffer's use by it has to follow. The caller is inside s's gate, and
+// must end the access.
 func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	a := access{buf: b, stream: s, write: write}
 	var few [4]use
@@ -58,7 +60,7 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	b.mu.Lock()
 	if b.released {
 		b.mu.Unlock()
-		return a, ErrReleased
+		return a, fmt.Errorf("the tensor was %w", ErrReleased)
 	}
 	b.busy++
 	a.ready, a.serial = b.ready, b.serial
@@ -78,7 +80,7 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	if a.ready != nil && !write {
 		if err := a.ready.failed(); err != nil {
 			a.end()
-			return a, fmt.Errorf("its contents never arrived: %w", err)
+			return a, missing{err}
 		}
 	}
 	return a, nil
@@ -197,8 +199,8 @@ func (b *buffer) markReleased() bool {
 	return first
 }
 
-// free gives the memory back behind all its uses. If that fails the device tries again later. It waits for no stream's Close:
-// that may be waiting for the goroutine which is here.
+// free gives the memory back behind all its uses. If that fails the device tries again later. It waits for
+// no stream's Close: that may be waiting for the goroutine which is here.
 func (b *buffer) free() error {
 	d := b.dev
 	if b.ptr == 0 {

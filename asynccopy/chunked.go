@@ -3,10 +3,10 @@ package asynccopy
 // This file has the staging of memory that is not page-locked: chunks that are, and the goroutines that copy
 // between the two.
 //
-// One goroutine moves 8 GB/s through the host's memory, eight move 46. Each has two chunks, so that it fills one while
-// the device reads the other. Chunks are lent by the process's pintensor.Engine for one copy, so nothing stays
-// lent when no copy is under way, and copies share nothing that one of them could wait for: if the
-// engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
+// One goroutine moves 8 GB/s through the host's memory, eight move 46. Each has two chunks, so that it
+// fills one while the device reads the other. Chunks are lent by the process's pintensor.Engine for one
+// copy, so nothing stays lent when no copy is under way, and copies share nothing that one of them could
+// wait for: if the engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
 
 import (
 	"runtime"
@@ -130,8 +130,9 @@ type worker struct {
 	pair  [2]*chunk
 }
 
-// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first two are its own, so that a copy of no
-// more than two a worker is issued without waiting for the device. It copies the rest as it comes to it.
+// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first two are
+// its own, so that a copy of no more than two a worker is issued without waiting for the device. It copies
+// the rest as it comes to it.
 func (w *worker) take() (off, n int) {
 	i := w.first + w.turn*w.team
 	if w.turn >= 2 {

@@ -15,7 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestGoroutinesShareStreams: field report ucx PR#9581. Goroutines change threads, and share streams and tensors.
+// TestGoroutinesShareStreams: field report ucx PR#9581. Goroutines change threads, and share streams and
+// tensors.
 func TestGoroutinesShareStreams(t *testing.T) {
 	onEach(t, func(r *rig) {
 		streams := []*asynccopy.Stream{r.stream(), r.stream(), r.stream()}
@@ -80,7 +81,8 @@ func turn(r *rig, rng *rand.Rand, streams []*asynccopy.Stream, shared *asynccopy
 	return x.Release()
 }
 
-// TestCloseDuringCalls closes streams and the device while others use them: every call either works or says ErrClosed.
+// TestCloseDuringCalls closes streams and the device while others use them: every call either works or says
+// ErrClosed.
 func TestCloseDuringCalls(t *testing.T) {
 	onEach(t, func(r *rig) {
 		for range 5 {

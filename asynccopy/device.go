@@ -90,8 +90,8 @@ func (d *Device) Name() string { return d.drv.Name() }
 // IsCUDA reports whether d is a CUDA device, and not the software device.
 func (d *Device) IsCUDA() bool { return d.cuda }
 
-// MemInfo returns the free and the total memory of the device in bytes. On a GPU that others use too, free changes at
-// any time. Memory in the driver's pool may not count as free.
+// MemInfo returns the free and the total memory of the device in bytes. On a GPU that others use too, free
+// changes at any time. Memory in the driver's pool may not count as free.
 func (d *Device) MemInfo() (free, total int64, err error) {
 	if !d.gate.enter() {
 		return 0, 0, d.closedError("MemInfo")
@@ -102,9 +102,9 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 }
 
 // Close waits until all work on the device is complete, then closes its streams, frees its memory, and
-// releases the device. Calls in progress are awaited; later ones return ErrClosed. Tensors that are still there lose
-// their memory; releasing those remains allowed. Close returns what went wrong, errors that no earlier call could
-// return included. Closing again does nothing and returns nil.
+// releases the device. Calls in progress are awaited; later ones return ErrClosed. Tensors that are still
+// there lose their memory; releasing those remains allowed. Close returns what went wrong, errors that no
+// earlier call could return included. Closing again does nothing and returns nil.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	first := !d.closing

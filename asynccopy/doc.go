@@ -1,8 +1,9 @@
 // Package asynccopy copies tensors between the host and a device without making the program wait.
 //
 // A [Device] is a CUDA GPU, or a software device with the same semantics in memory of the host. A [Stream]
-// is a queue of work on it. [Stream.ToDevice] makes a [Tensor] of a tensor.Dense, [Stream.ToHost] brings one back, and
-// their Into forms copy into what is there. Each takes the flag that PyTorch calls non_blocking.
+// is a queue of work on it. [Stream.ToDevice] makes a [Tensor] of a tensor.Dense, [Stream.ToHost] brings
+// one back, and their Into forms copy into what is there. Each takes the flag that PyTorch calls
+// non_blocking.
 //
 //	PyTorch                              here
 //	x.to(device)                         s.ToDevice(x, false)
@@ -27,34 +28,37 @@
 //
 // Nothing has two exceptions. A copy of memory that is not page-locked is issued bit by bit by goroutines;
 // copies and Record on that stream, and uses of its Tensor on others, wait on the host until its last bit
-// was issued. That takes as long as copying it within the host; only what exceeds 8 MiB a core waits for the device too. And an allocation that
-// finds no memory awaits all work before it gives up.
+// was issued. That takes as long as copying it within the host; only what exceeds 8 MiB for each of
+// up to 8 cores waits for the device too. And an allocation that finds no memory awaits all work before it gives up.
 //
 // # Ownership
 //
-// A Tensor is its caller's to Release, at any time: its memory is freed behind the work that uses it. A dropped one is freed after the
-// collector has found it. The source of a copy may be dropped, or released to its pintensor.Engine, while the copy is under way: the copy
-// holds it. The Dense that a Download gives is page-locked memory lent by pintensor.Default. Copies borrow
-// page-locked chunks from there and have returned them when they are complete; between copies nothing is lent.
-// Device.Close frees whatever is left.
+// A Tensor is its caller's to Release, at any time: its memory is freed behind the work that uses it. A
+// dropped one is freed after the collector has found it. The source of a copy may be dropped, or released
+// to its pintensor.Engine, while the copy is under way: the copy holds it. The Dense that a Download gives
+// is page-locked memory lent by pintensor.Default. Copies borrow page-locked chunks from there and have
+// returned them when they are complete; between copies nothing is lent. Device.Close frees whatever is
+// left.
 //
 // # Concurrency
 //
-// Every call may be made from any goroutine; goroutines may move between threads. A stream runs its work in order of issue. A
-// Tensor orders the streams that use it: what reads follows the last write, what writes follows everything, what
-// frees too, all of it on the device. Only work of other code must be told of: [Tensor.Use].
+// Every call may be made from any goroutine; goroutines may move between threads. A stream runs its work in
+// order of issue. A Tensor orders the streams that use it: what reads follows the last write, what writes
+// follows everything, what frees too, all of it on the device. Only work of other code must be told of:
+// [Tensor.Use].
 //
 // Cancelling a ctx stops the waiting, not the work.
 //
 // # Errors
 //
-// Bad arguments give errors that name the argument and its value, and change nothing. A driver call that fails gives a
-// [*DriverError], such as "asynccopy: cuMemcpyHtoDAsync: out of memory (2)". Work that fails after it was issued is
-// reported by whoever waits for it, and by the next call on the device. If the device is lost by that (a sticky error), all later
-// calls return the error, and only a new process can use the device again.
+// Bad arguments give errors that name the argument and its value, and change nothing. A driver call that
+// fails gives a [*DriverError], such as "asynccopy: cuMemcpyHtoDAsync: out of memory (2)". Work that fails
+// after it was issued is reported by whoever waits for it, and by the next call on the device. If the
+// device is lost by that (a sticky error), all later calls return the error, and only a new process can use
+// the device again.
 //
 // # Platforms
 //
-// CUDA devices on Linux and Windows with a driver for CUDA 11.0 or newer, loaded when the program runs: no toolkit and no cgo. The software
-// device works everywhere.
+// CUDA devices on Linux and Windows with a driver for CUDA 11.0 or newer, loaded when the program runs: no
+// toolkit and no cgo. The software device works everywhere.
 package asynccopy

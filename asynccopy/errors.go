@@ -105,3 +105,12 @@ func named(call string, err error) error {
 	}
 	return fmt.Errorf("asynccopy: %s: %w", call, err)
 }
+
+// missing is the error of using a tensor whose last copy failed, with that copy's error.
+type missing struct{ cause error }
+
+func (m missing) Error() string {
+	return "the tensor's contents never arrived: " + strings.TrimPrefix(m.cause.Error(), "asynccopy: ")
+}
+
+func (m missing) Unwrap() error { return m.cause }

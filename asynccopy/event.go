@@ -31,8 +31,9 @@ type Event struct {
 	err    error // why the work failed; valid once done
 }
 
-// Done reports whether the work is complete, with the error it ended with if it failed. It never waits. When the
-// driver can't say, Done reports false, and the next call on the device returns the driver's error.
+// Done reports whether the work is complete, with the error it ended with if it failed. It never waits.
+// When the driver can't say, Done reports false, and the next call on the device returns the driver's
+// error.
 func (e *Event) Done() (bool, error) {
 	done, err := e.look()
 	if !done && err != nil && e != nil {
@@ -70,9 +71,9 @@ func (e *Event) look() (bool, error) {
 // Wait returns when the work is complete, with the error it ended with if it failed. When ctx ends first
 // Wait returns its error; the work goes on.
 //
-// With a ctx that can't end, Wait blocks its thread in the driver, which has the least latency. Otherwise it
-// asks the driver: without pause for 20 µs, which covers a small copy, then in intervals of an eighth of the time
-// waited so far, at most 1 ms. That is at most 12 % late and uses hardly any CPU.
+// With a ctx that can't end, Wait blocks its thread in the driver, which has the least latency. Otherwise
+// it asks the driver: without pause for 20 µs, which covers a small copy, then in intervals of an eighth of
+// the time waited so far, at most 1 ms. That is at most 12 % late and uses hardly any CPU.
 func (e *Event) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -269,8 +270,9 @@ func (e *Event) query() (bool, error) {
 	return false, err
 }
 
-// sync waits in the driver. The caller is inside a gate. If the driver can't wait for the event it waits for the whole stream;
-// an error that is not the work's outcome is returned only when it can't do that either.
+// sync waits in the driver. The caller is inside a gate. If the driver can't wait for the event it waits
+// for the whole stream; an error that is not the work's outcome is returned only when it can't do that
+// either.
 func (e *Event) sync() error {
 	h, done := e.begin()
 	if done {

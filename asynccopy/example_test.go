@@ -43,7 +43,8 @@ func Example() {
 	// <nil>
 }
 
-// The steady state of a training loop: one pinned buffer on the host, one on the device, filled again and again.
+// The steady state of a training loop: one pinned buffer on the host, one on the device, filled again and
+// again.
 func ExampleStream_ToDeviceInto() {
 	dev, s := open()
 	defer dev.Close()

@@ -131,8 +131,8 @@ func (t *attempt) land(down *asynccopy.Download) {
 	}
 }
 
-// TestEveryCallFails runs each script once for each driver call in it, which then fails. The device must stay usable,
-// nothing may be left, and somebody must be told.
+// TestEveryCallFails runs each script once for each driver call in it, which then fails. The device must
+// stay usable, nothing may be left, and somebody must be told.
 func TestEveryCallFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for _, pool := range []bool{true, false} {
@@ -222,7 +222,8 @@ func TestOneKindOfCallAlwaysFails(t *testing.T) {
 	}
 }
 
-// halfway is a driver whose copies to the host are issued and then said to have failed, as when the event can't be recorded.
+// halfway is a driver whose copies to the host are issued and then said to have failed, as when the event
+// can't be recorded.
 type halfway struct{ driver.Driver }
 
 func (h halfway) Open(ordinal int) (driver.Device, error) {
@@ -236,7 +237,8 @@ func (h halfwayDevice) CopyDtoH(dst unsafe.Pointer, src driver.DevicePtr, n int6
 	return errors.Join(h.Device.CopyDtoH(dst, src, n, s, 0), errInjected)
 }
 
-// TestCopyFailsAfterItWasIssued: the device still writes to memory whose copy failed, so nobody else may have it yet.
+// TestCopyFailsAfterItWasIssued: the device still writes to memory whose copy failed, so nobody else may
+// have it yet.
 func TestCopyFailsAfterItWasIssued(t *testing.T) {
 	for _, syncFails := range []bool{false, true} {
 		faulty := drivertest.NewFaulty(halfway{soft.New(soft.Config{Host: locking{}, Late: true})})
@@ -337,7 +339,9 @@ func TestStagedCopyFails(t *testing.T) {
 		t.Errorf("the next call: %v, want the injected error", err)
 	}
 	r.ok(s.Synchronize(t.Context()))
-	if _, err := s.ToHost(x, true); !errors.Is(err, errInjected) {
+	_, err := s.ToHost(x, true)
+	refused(t, "ToHost of contents that never arrived", err, "ToHost: ", "never arrived", "injected: unknown error (999)")
+	if !errors.Is(err, errInjected) {
 		t.Errorf("ToHost of contents that never arrived: %v, want the injected error", err)
 	}
 	r.ok(s.ToDeviceInto(x, pageable(4<<20, 2), true))

@@ -52,7 +52,8 @@ func TestHandleStaysWhileInUse(t *testing.T) {
 	}
 }
 
-// TestUseDuringAWrite: what is told of between the beginning and the end of a copy into a tensor was not waited for, so it must stay.
+// TestUseDuringAWrite: what is told of between the beginning and the end of a copy into a tensor was not
+// waited for, so it must stay.
 func TestUseDuringAWrite(t *testing.T) {
 	_, a, b := softStreams(t)
 	x, err := a.Empty(tensor.Uint8, 10)

@@ -1,7 +1,7 @@
 package asynccopy_test
 
-// This file tests that memory lives as long as a copy needs it, and no longer: on the late device, a buffer that is
-// used again too early shows as wrong contents, and host memory freed too early too.
+// This file tests that memory lives as long as a copy needs it, and no longer: on the late device, a buffer
+// that is used again too early shows as wrong contents, and host memory freed too early too.
 
 import (
 	"bytes"
@@ -103,7 +103,8 @@ func TestSourceReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// TestStridedSourceReleasedAtOnce: a view in pinned memory is gathered while the device makes room, long after its release.
+// TestStridedSourceReleasedAtOnce: a view in pinned memory is gathered while the device makes room, long
+// after its release.
 func TestStridedSourceReleasedAtOnce(t *testing.T) {
 	hold := make(chan struct{})
 	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(soft.Op) time.Duration { <-hold; return 0 }}))
@@ -128,7 +129,8 @@ func TestStridedSourceReleasedAtOnce(t *testing.T) {
 	r.ok(x.Release())
 }
 
-// TestFreedMemoryIsNotReusedTooEarly: a stream that gets memory freed on another must not write before the other has read.
+// TestFreedMemoryIsNotReusedTooEarly: a stream that gets memory freed on another must not write before the
+// other has read.
 func TestFreedMemoryIsNotReusedTooEarly(t *testing.T) {
 	onEach(t, func(r *rig) {
 		const n = 64 << 10
@@ -151,7 +153,8 @@ func TestFreedMemoryIsNotReusedTooEarly(t *testing.T) {
 	})
 }
 
-// TestDownloadDropped issues copies to the host and drops their handles: the memory must not be lent to others before they are done.
+// TestDownloadDropped issues copies to the host and drops their handles: the memory must not be lent to
+// others before they are done.
 func TestDownloadDropped(t *testing.T) {
 	onEach(t, func(r *rig) {
 		const n = 64 << 10
@@ -175,7 +178,8 @@ func TestDownloadDropped(t *testing.T) {
 // dropped returns pinned memory that the test will not release.
 func (r *rig) dropped(n int, seed uint64) *tensor.Dense { return r.pinned(n, seed) }
 
-// TestDestinationReleasedAtOnce: pytorch#86264's other half, a block must not be lent again while the device writes it.
+// TestDestinationReleasedAtOnce: pytorch#86264's other half, a block must not be lent again while the
+// device writes it.
 func TestDestinationReleasedAtOnce(t *testing.T) {
 	onEach(t, func(r *rig) {
 		const n = 64 << 10
@@ -227,6 +231,7 @@ func TestReleasedTensorIsRefused(t *testing.T) {
 			"Release": x.Release(), "ToHost": toHost, "ToHostInto": toHostInto, "Use": x.Use(s),
 			"ToDeviceInto": s.ToDeviceInto(x, pageable(10, 1), false),
 		} {
+			refused(r, call, err, call, "the tensor was released before")
 			if !errors.Is(err, asynccopy.ErrReleased) {
 				r.Errorf("%s of a released Tensor: %v, want ErrReleased", call, err)
 			}

@@ -174,8 +174,8 @@ func (m *cached) close() error {
 	return err
 }
 
-// alloc returns n bytes for work on s, or nothing if n is 0. Before it reports that there are none it awaits pending
-// work and trims, and then also has the collector look for tensors that were dropped.
+// alloc returns n bytes for work on s, or nothing if n is 0. Before it reports that there are none it
+// awaits pending work and trims, and then also has the collector look for tensors that were dropped.
 func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 	if n == 0 {
 		return 0, nil
@@ -196,7 +196,8 @@ func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 	return p, err
 }
 
-// collect runs the collector, and gives the cleanups of what it finds 100 ms: the last it finds here is its own.
+// collect runs the collector, and gives the cleanups of what it finds 100 ms: the last it finds here is its
+// own.
 func collect() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new([16]byte), func(ran chan struct{}) { close(ran) }, ran)

@@ -10,8 +10,8 @@ import (
 	"github.com/pintensor/pin/internal/soft"
 )
 
-// OpenSoft returns a new software device: it has the semantics of a CUDA device, in memory of the host. Streams run
-// concurrently, and copies of any length return before they have run.
+// OpenSoft returns a new software device: it has the semantics of a CUDA device, in memory of the host.
+// Streams run concurrently, and copies of any length return before they have run.
 func OpenSoft(opts ...Option) (*Device, error) {
 	o, err := apply("OpenSoft", opts)
 	if err != nil {
@@ -20,7 +20,8 @@ func OpenSoft(opts ...Option) (*Device, error) {
 	return open(soft.New(soft.Config{Memory: o.memory}), 0)
 }
 
-// Open returns the CUDA device with the given ordinal, from 0. Opening one twice gives two Devices, whose tensors and streams don't mix.
+// Open returns the CUDA device with the given ordinal, from 0. Opening one twice gives two Devices, whose
+// tensors and streams don't mix.
 //
 // Without a CUDA driver or device the error is ErrUnavailable and says what was tried.
 func Open(ordinal int, opts ...Option) (*Device, error) {

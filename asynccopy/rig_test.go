@@ -177,7 +177,8 @@ func pageable(n int, seed uint64) *tensor.Dense {
 	return t
 }
 
-// pattern fills a contiguous tensor with bytes that depend on seed. They repeat, but with a period that no chunk is a multiple of.
+// pattern fills a contiguous tensor with bytes that depend on seed. They repeat, but with a period that no
+// chunk is a multiple of.
 func pattern(t *tensor.Dense, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	raw := t.Raw[:min(10007, len(t.Raw))]

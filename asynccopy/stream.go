@@ -2,11 +2,12 @@ package asynccopy
 
 // This file has Stream: the order of its work, and what it remembers of work not seen complete.
 //
-// The driver keeps the work that was issued in order. What this package adds is work that is issued
-// bit by bit, from goroutines of its own: copies of pageable memory (stage.go). Such a stage takes its turn:
-// it starts when the stage before it has issued all it has, and calls that issue a copy or record an event later
-// wait, on the host, for the same of the last stage. So a stream is FIFO whatever is in it. What only makes the stream wait
-// for others need not be in turn: that makes stages which are not done wait too, for work that can't depend on them.
+// The driver keeps the work that was issued in order. What this package adds is work that is issued bit by
+// bit, from goroutines of its own: copies of pageable memory (stage.go). Such a stage takes its turn: it
+// starts when the stage before it has issued all it has, and calls that issue a copy or record an event
+// later wait, on the host, for the same of the last stage. So a stream is FIFO whatever is in it. What only
+// makes the stream wait for others need not be in turn: that makes stages which are not done wait too, for
+// work that can't depend on them.
 
 import (
 	"context"
@@ -178,8 +179,8 @@ func (s *Stream) afterAll(other *Stream) error {
 	return s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
 }
 
-// Synchronize returns when all work issued to s so far is complete, with the device's error if it failed. When ctx
-// ends first it returns ctx's error; the work goes on.
+// Synchronize returns when all work issued to s so far is complete, with the device's error if it failed.
+// When ctx ends first it returns ctx's error; the work goes on.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -238,8 +239,8 @@ func (s *Stream) sync(ctx context.Context) error {
 	return e.poll(ctx)
 }
 
-// Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again, or after the
-// device was closed, does nothing and returns nil.
+// Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again,
+// or after the device was closed, does nothing and returns nil.
 func (s *Stream) Close() error {
 	if !s.gate.shut() {
 		<-s.gone
@@ -269,8 +270,9 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// abandon settles e after issuing its work failed with err, when part of the work may have been issued: what that
-// uses may be touched again only when the stream is seen idle. It returns err. The caller lists e.
+// abandon settles e after issuing its work failed with err, when part of the work may have been issued:
+// what that uses may be touched again only when the stream is seen idle. It returns err. The caller lists
+// e.
 func (s *Stream) abandon(e *Event, err error) error {
 	idle := s.dev.fail(s.dev.drv.SyncStream(s.handle))
 	if idle == nil || sticky(idle) {

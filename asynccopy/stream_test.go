@@ -98,7 +98,8 @@ func TestLongStagedCopiesAreInOrder(t *testing.T) {
 	})
 }
 
-// TestStagesTakeTurns: a copy that is issued bit by bit, because the device does nothing, comes before the one started after it.
+// TestStagesTakeTurns: a copy that is issued bit by bit, because the device does nothing, comes before the
+// one started after it.
 func TestStagesTakeTurns(t *testing.T) {
 	hold := make(chan struct{})
 	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(soft.Op) time.Duration { <-hold; return 0 }}))

@@ -19,8 +19,9 @@ import (
 // A Tensor belongs to its caller, who calls Release. One that is dropped instead is freed some time after the
 // collector has found it, and counted in Stats.
 //
-// Any stream may use a Tensor; this package makes streams wait for each other where one writes what the other reads or
-// writes. Two goroutines that use one Tensor at the same time, one of them writing, get one order or the other.
+// Any stream may use a Tensor; this package makes streams wait for each other where one writes what the
+// other reads or writes. Two goroutines that use one Tensor at the same time, one of them writing, get one
+// order or the other.
 type Tensor struct {
 	buf     *buffer
 	shape   tensor.Shape
@@ -128,13 +129,13 @@ func (x *Tensor) Ready() *Event {
 // Wait returns when the last copy that wrote x is complete, see Event.Wait.
 func (x *Tensor) Wait(ctx context.Context) error { return x.Ready().Wait(ctx) }
 
-// Use says that other code reads or writes x on s: a kernel launched on s.Handle() with x.DevicePtr(). Call it before the
-// work is issued.
+// Use says that other code reads or writes x on s: a kernel launched on s.Handle() with x.DevicePtr(). Call
+// it before the work is issued.
 //
-// Work that is issued to s from now on follows, on the device, the work on x that this package has issued so
-// far. From now until the next copy into x or Release, x counts as used by everything issued to s: a copy from or
-// into x on another stream, and the freeing of x's memory, follow whatever was issued to s by then. A copy into x ends that, so
-// call Use again for work that follows one.
+// Work that is issued to s from now on follows, on the device, the work on x that this package has issued
+// so far. From now until the next copy into x or Release, x counts as used by everything issued to s: a
+// copy from or into x on another stream, and the freeing of x's memory, follow whatever was issued to s by
+// then. A copy into x ends that, so call Use again for work that follows one.
 func (x *Tensor) Use(s *Stream) error {
 	if err := x.check(s, "Use"); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (x *Tensor) Use(s *Stream) error {
 	defer s.gate.leave()
 	a, err := x.buf.begin(s, true)
 	if err != nil {
-		return named("Use", fmt.Errorf("the tensor was %w", err))
+		return named("Use", err)
 	}
 	x.buf.mu.Lock()
 	x.buf.used(use{stream: s, foreign: true})
@@ -154,8 +155,8 @@ func (x *Tensor) Use(s *Stream) error {
 	return nil
 }
 
-// Release gives x's memory back: to work on the stream that x was made on at once, elsewhere when its uses are complete. It does
-// not wait. x must not be used afterwards; releasing it again returns ErrReleased.
+// Release gives x's memory back: to work on the stream that x was made on at once, elsewhere when its uses
+// are complete. It does not wait. x must not be used afterwards; releasing it again returns ErrReleased.
 //
 // An error means that the driver failed. The memory is freed later then, at the latest by Device.Close.
 func (x *Tensor) Release() error {
@@ -192,8 +193,9 @@ func (x *Tensor) check(s *Stream, call string) error {
 	return nil
 }
 
-// DevicePtr returns the address of x in device memory, 0 if x is empty or was released. It waits until a copy of pageable memory
-// into x that is under way was issued, so that work issued to the same stream afterwards sees it.
+// DevicePtr returns the address of x in device memory, 0 if x is empty or was released. It waits until a
+// copy of pageable memory into x that is under way was issued, so that work issued to the same stream
+// afterwards sees it.
 func (x *Tensor) DevicePtr() uintptr {
 	if x == nil || x.buf == nil {
 		return 0

@@ -15,13 +15,14 @@ import (
 
 // ToDevice copies t to the device, as a new Tensor of its shape and dtype.
 //
-// With nonBlocking the copy goes on when ToDevice returns, and t must not change until the Tensor's Wait; it may be
-// dropped, and released to its pintensor.Engine, at once. Without, the copy is complete.
+// With nonBlocking the copy goes on when ToDevice returns, and t must not change until the Tensor's Wait;
+// it may be dropped, and released to its pintensor.Engine, at once. Without, the copy is complete.
 //
-// t may have any layout. From contiguous page-locked memory the device copies by itself, at full speed. Everything else
-// goes through page-locked chunks that goroutines fill: of up to 256 KiB before ToDevice returns, of more
-// while it goes on. Later calls on s, and calls on other streams that use the Tensor, then wait on the host until the last chunk was
-// issued: for as long as the host copies what fits into the chunks, 8 MiB a core, and beyond that for the device. t's dtype must hold no pointers, and t no mask.
+// t may have any layout. From contiguous page-locked memory the device copies by itself, at full speed.
+// Everything else goes through page-locked chunks that goroutines fill: of up to 256 KiB before ToDevice
+// returns, of more while it goes on. Later calls on s, and calls on other streams that use the Tensor, then
+// wait on the host until the last chunk was issued: for as long as the host copies what fits into the
+// chunks, 8 MiB a core, and beyond that for the device. t's dtype must hold no pointers, and t no mask.
 func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
 	x, e, err := s.toDevice(t)
 	if err != nil {
@@ -89,11 +90,7 @@ func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense) (*Event, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
-	e, err := s.upload(dst, t, layout)
-	if err == ErrReleased {
-		return nil, fmt.Errorf("dst was %w", err)
-	}
-	return e, err
+	return s.upload(dst, t, layout)
 }
 
 // upload issues the copy of t into x. The caller is inside the gate.

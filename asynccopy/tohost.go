@@ -23,8 +23,8 @@ type Download struct {
 	host *tensor.Dense // nil after a failure
 }
 
-// ToHost copies x to the host, into page-locked memory that pintensor.Default lends. With nonBlocking the copy goes on
-// when ToHost returns. Without, it is complete, and Download.Wait returns at once.
+// ToHost copies x to the host, into page-locked memory that pintensor.Default lends. With nonBlocking the
+// copy goes on when ToHost returns. Without, it is complete, and Download.Wait returns at once.
 func (s *Stream) ToHost(x *Tensor, nonBlocking bool) (*Download, error) {
 	d, err := s.toHost(x)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	defer s.gate.leave()
 	a, err := x.buf.begin(s, false)
 	if err != nil {
-		return nil, fmt.Errorf("the tensor: %w", err)
+		return nil, err
 	}
 	defer a.end()
 	engine := s.dev.engine()
@@ -71,8 +71,9 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 // Ready returns the event of the copy.
 func (d *Download) Ready() *Event { return d.ready }
 
-// Wait returns the copy when it is complete, the same Dense each time. It is the caller's, to Release to pintensor.Default() or
-// to leave to the collector. When ctx ends first Wait returns its error; the copy goes on and Wait may be called again.
+// Wait returns the copy when it is complete, the same Dense each time. It is the caller's, to Release to
+// pintensor.Default() or to leave to the collector. When ctx ends first Wait returns its error; the copy
+// goes on and Wait may be called again.
 func (d *Download) Wait(ctx context.Context) (*tensor.Dense, error) {
 	if err := d.ready.Wait(ctx); err != nil {
 		if done, _ := d.ready.Done(); done {
@@ -95,12 +96,13 @@ func (d *Download) giveUp() error {
 	return d.engine.Release(host)
 }
 
-// ToHostInto copies x into dst, which has the same shape and dtype, no mask, and is contiguous and row-major. With nonBlocking the copy goes
-// on when ToHostInto returns, and dst must not be read or written until the event is complete. Without, the event is
-// complete.
+// ToHostInto copies x into dst, which has the same shape and dtype, no mask, and is contiguous and
+// row-major. With nonBlocking the copy goes on when ToHostInto returns, and dst must not be read or written
+// until the event is complete. Without, the event is complete.
 //
-// Into page-locked memory the device copies by itself. Into other memory goroutines copy from page-locked chunks; later calls on
-// s then wait on the host until the last chunk was issued: for copies larger than 8 MiB a core, until most of it is done.
+// Into page-locked memory the device copies by itself. Into other memory goroutines copy from page-locked
+// chunks; later calls on s then wait on the host until the last chunk was issued: for copies larger than 8
+// MiB a core, until most of it is done.
 func (s *Stream) ToHostInto(dst *tensor.Dense, x *Tensor, nonBlocking bool) (*Event, error) {
 	e, err := s.toHostInto(dst, x)
 	if err != nil {
@@ -134,7 +136,7 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 	defer s.gate.leave()
 	a, err := x.buf.begin(s, false)
 	if err != nil {
-		return nil, fmt.Errorf("the tensor: %w", err)
+		return nil, err
 	}
 	hold, err := pintensor.Acquire(dst)
 	if err != nil {
