@@ -64,6 +64,10 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	}
 	b.busy++
 	a.ready, a.serial = b.ready, b.serial
+	if b.ready == nil && b.home != s {
+		// The memory may be in use by work issued to home before it was allocated, and is its own only after that.
+		waits = append(waits, use{stream: b.home, foreign: true})
+	}
 	for _, u := range b.uses {
 		if u.stream != s && (write || u.foreign) {
 			waits = append(waits, u)

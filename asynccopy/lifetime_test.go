@@ -153,6 +153,31 @@ func TestFreedMemoryIsNotReusedTooEarly(t *testing.T) {
 	})
 }
 
+// TestNewMemoryOnAnotherStream: memory freed on a stream is there again at once, but other streams must not write it while
+// that one still reads it.
+func TestNewMemoryOnAnotherStream(t *testing.T) {
+	onEach(t, func(r *rig) {
+		const n = 64 << 10
+		a, b := r.stream(), r.stream()
+		one, two := r.pinned(n, 1), r.pinned(n, 2)
+		for range 10 {
+			x := must(a.ToDevice(one, true))(r)
+			down := must(a.ToHost(x, true))(r)
+			r.ok(x.Release())
+			y := must(a.Empty(tensor.Uint8, n))(r)
+			r.ok(b.ToDeviceInto(y, two, true))
+			r.ok(b.Synchronize(context.Background()))
+			host := must(down.Wait(r.Context()))(r)
+			r.is(host, 1)
+			r.release(host)
+			r.holds(a, y, 2)
+			r.ok(y.Release())
+		}
+		r.release(one)
+		r.release(two)
+	})
+}
+
 // TestDownloadDropped issues copies to the host and drops their handles: the memory must not be lent to
 // others before they are done.
 func TestDownloadDropped(t *testing.T) {
