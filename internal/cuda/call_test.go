@@ -213,7 +213,7 @@ func mentions(err error, call string) bool {
 // forgive drops what can't be released because the releasing call itself was made to fail.
 func (l *fakeLibrary) forgive(name string) {
 	switch name {
-	case "cuDevicePrimaryCtxRelease_v2":
+	case "cuDevicePrimaryCtxRelease_v2", "cuMemHostUnregister": // a registration retains a context
 		l.active = [2]int{}
 	case "cuCtxPopCurrent_v2":
 		clear(l.current)
@@ -240,6 +240,26 @@ func TestFailureAndFailedPop(t *testing.T) {
 	clear(l.current)
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestUnregisterCanBeRepeated(t *testing.T) {
+	l := newFake(t)
+	drv, err := load(l.lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := new([64]byte)
+	if err := drv.Host().Register(unsafe.Pointer(b), 64); err != nil {
+		t.Fatal(err)
+	}
+	l.fail["cuMemHostUnregister"] = fakeError
+	if err := drv.Host().Unregister(unsafe.Pointer(b)); !mentions(err, "cuMemHostUnregister") {
+		t.Fatalf("Unregister: %v, want the injected failure", err)
+	}
+	clear(l.fail)
+	if err := drv.Host().Unregister(unsafe.Pointer(b)); err != nil {
+		t.Errorf("Unregister again: %v", err)
 	}
 }
 

@@ -70,8 +70,19 @@ func (h *host) Unregister(p unsafe.Pointer) error {
 	if !ok {
 		return f.refuse(&lib.memHostUnregister, driver.CodeNotRegistered, "nothing was registered at %#x", uintptr(p))
 	}
-	err := f.within(in.ctx, func() error { return f.call(&lib.memHostUnregister, uintptr(p)) })
+	unregistered := false
+	err := f.within(in.ctx, func() error {
+		err := f.call(&lib.memHostUnregister, uintptr(p))
+		unregistered = err == nil
+		return err
+	})
 	runtime.KeepAlive(p)
+	if !unregistered { // it is registered still, so that the call may be repeated
+		h.mu.Lock()
+		h.ranges[uintptr(p)] = in
+		h.mu.Unlock()
+		return err
+	}
 	return errors.Join(err, f.call(&lib.primaryCtxRelease, in.dev))
 }
 

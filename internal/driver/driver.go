@@ -52,7 +52,8 @@ type Host interface {
 	// memory must stay allocated until Unregister has returned.
 	Register(p unsafe.Pointer, n int64) error
 
-	// Unregister undoes the Register call that was given p. It may wait for device work.
+	// Unregister undoes the Register call that was given p. It may wait for device work. If it fails, the
+	// memory may still be page-locked and must not be used for anything else; the call may be repeated.
 	Unregister(p unsafe.Pointer) error
 }
 
