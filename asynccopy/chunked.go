@@ -41,7 +41,7 @@ type chunk struct {
 // lend returns a chunk of n bytes.
 func (d *Device) lend(n int64) *chunk {
 	engine := d.engine()
-	t, err := engine.New(tensor.Uint8, int(n))
+	t, err := engine.Empty(tensor.Uint8, int(n))
 	if err != nil {
 		return &chunk{raw: make([]byte, n)}
 	}

@@ -52,7 +52,7 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	}
 	defer a.end()
 	engine := s.dev.engine()
-	host, err := engine.New(x.dtype, x.shape...)
+	host, err := engine.Empty(x.dtype, x.shape...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,11 @@ func Default() *Engine { return defaultEngine() }
 // New is Default().New.
 func New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) { return Default().New(dt, shape...) }
 
+// Empty is Default().Empty: New without the zeros.
+func Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	return Default().Empty(dt, shape...)
+}
+
 // Pin is Default().Pin.
 func Pin(t *tensor.Dense) (*tensor.Dense, error) { return Default().Pin(t) }
 

@@ -72,6 +72,20 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	return d, nil
 }
 
+// Empty is New without the zeros: what is in the tensor is undefined, until all of it is written. It
+// serves code that is about to overwrite the tensor, for which clearing it would cost as much again.
+func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	p, n, err := e.admit("Empty", dt, shape)
+	if err != nil {
+		return nil, err
+	}
+	d, _, err := e.lend(p, n, shape)
+	if err != nil {
+		return nil, fmt.Errorf("pintensor: Empty: %w", err)
+	}
+	return d, nil
+}
+
 // lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the
 // last tenant left if dirty.
 func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirty bool, err error) {

@@ -42,6 +42,34 @@ func TestNewIsZeroedAlsoWhenRecycled(t *testing.T) {
 	}
 }
 
+func TestEmptyIsNewWithoutTheZeros(t *testing.T) {
+	e := newRig(t)
+	if _, err := e.Empty(tensor.String, 2); err == nil || !strings.HasPrefix(err.Error(), "pintensor: Empty: ") {
+		t.Errorf("Empty of strings: %v", err)
+	}
+	if _, err := e.Empty(tensor.Int, 2, -3); err == nil || !strings.Contains(err.Error(), "-3") {
+		t.Errorf("Empty with a negative dimension: %v", err)
+	}
+	d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 100))
+	memory := &d.Raw[0]
+	for i := range d.Raw {
+		d.Raw[i] = 7
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	d = must[*tensor.Dense](t)(e.Empty(tensor.Uint8, 10, 10))
+	if !d.Shape().Eq(tensor.Shape{10, 10}) || !e.IsPinned(d) || !e.Owns(d) {
+		t.Errorf("shape %v, pinned %v, owned %v", d.Shape(), e.IsPinned(d), e.Owns(d))
+	}
+	if &d.Raw[0] != memory || d.Raw[0] == 0 {
+		t.Errorf("first byte is %d at %p; want what was left, or poison, at %p", d.Raw[0], &d.Raw[0], memory)
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestNewTensorsAreLikeTensorsOwn(t *testing.T) {
 	e := newRig(t)
 	for _, shape := range [][]int{{}, {1}, {5}, {1, 1}, {3, 1}, {1, 3}, {2, 3}, {2, 3, 4}, {1, 2, 1, 3}, {0}, {2, 0, 3}} {

@@ -77,6 +77,18 @@ func ExampleRelease() {
 	// pintensor: Release: t of shape (10): already released
 }
 
+func ExampleEmpty() {
+	t, err := pintensor.Empty(tensor.Float32, 3) // about to be overwritten, so not cleared
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(t)
+	copy(t.Data().([]float32), []float32{1, 2, 3})
+	fmt.Println(t)
+	// Output: [1  2  3]
+}
+
 func ExampleNewEngine() {
 	engine, err := pintensor.NewEngine(pintensor.WithLimit(1<<20), pintensor.WithPoison())
 	if err != nil {
