@@ -315,7 +315,9 @@ func TestHangingDevice(t *testing.T) {
 	e := newEngine(t)
 	release := make(chan struct{})
 	dev := openDriver(t, soft.New(soft.Config{Delay: func(op soft.Op) time.Duration {
-		<-release
+		if op.Call == "CopyHtoD" {
+			<-release
+		}
 		return 0
 	}}))
 	l := newLoader(t, counting(40), Config{BatchSize: 4, Workers: 2, Prefetch: 1, Stream: newStream(t, dev), Pin: e})

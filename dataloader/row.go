@@ -69,7 +69,7 @@ func values[T any](b *buffer, call string, field int, raw []byte) []T {
 // concurrent use.
 func (r Row) Rand() *rand.Rand {
 	rands := r.b.rands.Load()
-	if rands == nil || len(*rands) <= r.k {
+	if rands == nil {
 		rands = r.b.makeRands()
 	}
 	own := &(*rands)[r.k]
@@ -80,23 +80,26 @@ func (r Row) Rand() *rand.Rand {
 }
 
 // makeRands makes the generators of the buffer's rows. Workers that fill one batch may get here at once;
-// the first one's are used by all.
+// the first one's are used by all, and stay for as long as the batch is filled: a sample's would start
+// again otherwise.
 func (b *buffer) makeRands() *[]rowRand {
-	for {
-		old := b.rands.Load()
-		if old != nil && len(*old) >= len(b.indices) {
-			return old
-		}
-		made := make([]rowRand, len(b.indices))
-		if b.rands.CompareAndSwap(old, &made) {
-			return &made
-		}
+	made := make([]rowRand, len(b.indices))
+	if b.rands.CompareAndSwap(nil, &made) {
+		return &made
+	}
+	return b.rands.Load()
+}
+
+// fitRands drops generators of an earlier, smaller batch. No row is being filled yet.
+func (b *buffer) fitRands() {
+	if rands := b.rands.Load(); rands != nil && len(*rands) < len(b.indices) {
+		b.rands.Store(nil)
 	}
 }
 
 // forgetRand makes the next Rand of row k start from the beginning: the row is read again.
 func (b *buffer) forgetRand(k int) {
-	if rands := b.rands.Load(); rands != nil && k < len(*rands) {
+	if rands := b.rands.Load(); rands != nil {
 		(*rands)[k].turn = 0
 	}
 }

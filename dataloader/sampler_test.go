@@ -240,3 +240,35 @@ func TestRowRand(t *testing.T) {
 		}
 	}
 }
+
+// A sample's generator goes on while another worker asks for the first one of a larger batch than before.
+func TestRowRandOfAGrowingBatch(t *testing.T) {
+	e := newEngine(t)
+	first, second := make(chan bool), make(chan bool)
+	fields := []Field{{Name: "random", Dtype: tensor.Uint64, Shape: tensor.Shape{2}}}
+	ds := FromFunc(3, fields, func(_ context.Context, i int, row Row) error {
+		v := Values[uint64](row, 0)
+		if i == 2 {
+			<-first
+			row.Rand()
+			close(second)
+			return nil
+		}
+		v[0] = row.Rand().Uint64()
+		if i == 1 {
+			close(first)
+			<-second
+		}
+		v[1] = row.Rand().Uint64()
+		return nil
+	})
+	l := newLoader(t, ds, Config{BatchSampler: fixedBatches{{0}, {0}, {1, 2}}, Workers: 2, Prefetch: 1, Pin: e})
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := b.Host(0).Data().([]uint64); v[0] == v[1] {
+			t.Errorf("sample %d: its second number is its first again", b.Indices[0])
+		}
+	}
+}

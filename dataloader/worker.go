@@ -113,6 +113,7 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 		n := p.size(s.number)
 		s.indices = slices.Grow(s.indices, n)[:n]
 	}
+	s.fitRands()
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
