@@ -5,7 +5,7 @@
 //	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 64, Shuffle: true, Seed: 1})
 //	...
 //	defer loader.Close()
-//	for epoch := range epochs {
+//	for range epochs {
 //		for batch, err := range loader.Batches(ctx) {
 //			if err != nil {
 //				return err
@@ -54,7 +54,8 @@
 //
 // A Loader's methods may be called from any goroutine, but one loop runs at a time. Workers are
 // goroutines: a Dataset and samplers are called from several at once. A large batch is read by several
-// of them together. No goroutine is left when a loop has ended.
+// of them together. No goroutine is left when a loop has ended, but for a Read that does not return though
+// its context is done: see [Config.Timeout].
 //
 // # Errors
 //
