@@ -60,10 +60,12 @@ func (e *Error) Is(target error) bool {
 }
 
 // Sticky reports whether the error makes its context unusable for good: every later call on the
-// device returns it, and only a new process can use the device again.
+// device returns it, and only a new process can use the device again. Such are the codes of which cuda.h
+// says that the process must be terminated and relaunched, or that the context can't be used any more.
 func (e *Error) Sticky() bool {
 	switch e.Code {
 	case CodeIllegalAddress, CodeLaunchFailure,
+		226, // error contained by the GPU
 		702, // launch timeout
 		710, // device-side assert
 		714, // hardware stack error
@@ -71,7 +73,9 @@ func (e *Error) Sticky() bool {
 		716, // misaligned address
 		717, // invalid address space
 		718, // invalid program counter
-		721: // contained error
+		721, // tensor memory leak
+		810, // MPS client terminated
+		911: // error of an external device
 		return true
 	}
 	return false

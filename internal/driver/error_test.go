@@ -20,6 +20,9 @@ func TestErrorIsAndAs(t *testing.T) {
 		{CodeNotRegistered, nil, false},
 		{CodeIllegalAddress, nil, true},
 		{CodeLaunchFailure, nil, true},
+		{226, nil, true},  // CUDA_ERROR_CONTAINED
+		{720, nil, false}, // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+		{721, nil, true},  // CUDA_ERROR_TENSOR_MEMORY_LEAK
 	} {
 		err := fmt.Errorf("asynccopy: %w", &Error{Call: "cuMemAlloc", Code: tc.code, Name: "CUDA_ERROR", Text: "text"})
 		for _, sentinel := range sentinels {
