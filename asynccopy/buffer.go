@@ -65,7 +65,8 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	b.busy++
 	a.ready, a.serial = b.ready, b.serial
 	if b.ready == nil && b.home != s {
-		// The memory may be in use by work issued to home before it was allocated, and is its own only after that.
+		// The memory may be in use by work issued to home before it was allocated, and is its own only
+		// after that.
 		waits = append(waits, use{stream: b.home, foreign: true})
 	}
 	for _, u := range b.uses {
@@ -74,12 +75,9 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 		}
 	}
 	b.mu.Unlock()
-	for err := s.afterUses(a.ready, waits); err != nil; err = s.afterUses(a.ready, waits) {
-		if err != errClosing {
-			a.end()
-			return a, err
-		}
-		awaitClosing(waits)
+	if err := s.afterUses(a.ready, waits); err != nil {
+		a.end()
+		return a, err
 	}
 	if a.ready != nil && !write {
 		if err := a.ready.failed(); err != nil {
@@ -90,30 +88,19 @@ func (b *buffer) begin(s *Stream, write bool) (access, error) {
 	return a, nil
 }
 
-// awaitClosing returns when no stream of uses is halfway through Close.
-func awaitClosing(uses []use) {
-	for _, u := range uses {
-		if u.stream.gate.enter() {
-			u.stream.gate.leave()
-		} else {
-			<-u.stream.gone
-		}
-	}
-}
-
 // afterUses makes s wait for a write and for uses.
 func (s *Stream) afterUses(ready *Event, uses []use) error {
 	if err := s.after(ready); err != nil {
 		return err
 	}
 	for _, u := range uses {
-		var err error
-		if u.foreign {
-			err = s.afterAll(u.stream)
-		} else {
-			err = s.after(u.last)
+		if err := s.after(u.last); err != nil {
+			return err
 		}
-		if err != nil {
+		if !u.foreign {
+			continue
+		}
+		if err := s.afterAll(u.stream); err != nil {
 			return err
 		}
 	}
@@ -204,7 +191,7 @@ func (b *buffer) markReleased() bool {
 }
 
 // free gives the memory back behind all its uses. If that fails the device tries again later. It waits for
-// no stream's Close: that may be waiting for the goroutine which is here.
+// no stage and no stream's Close: those may be waiting for the goroutine which is here.
 func (b *buffer) free() error {
 	d := b.dev
 	if b.ptr == 0 {
@@ -213,21 +200,14 @@ func (b *buffer) free() error {
 	}
 	s := b.home
 	if !s.gate.enter() {
-		select {
-		case <-s.gone:
-		default:
-			d.postponeFree(b)
-			return nil
-		}
 		if s = d.own; !s.gate.enter() {
 			return nil // Close frees it
 		}
 	}
 	defer s.gate.leave()
-	err := s.afterUses(b.ready, b.uses) // nobody changes them any more
-	if err == errClosing {
-		d.postponeFree(b)
-		return nil
+	err := s.afterAll(b.home)
+	if err == nil {
+		err = s.afterUses(b.ready, b.uses) // nobody changes them any more, and all were issued
 	}
 	if err == nil {
 		err = d.memory.free(b.ptr, b.size, s)
@@ -270,8 +250,17 @@ func (d *Device) dropped(b *buffer) {
 		return // Close has freed it
 	default:
 	}
+	b.mu.Lock()
+	first, busy := !b.released, b.busy > 0
+	b.released = true
+	b.mu.Unlock()
+	if !first {
+		return
+	}
 	d.counts.reclaimed.Add(1)
-	d.postponeFree(b)
+	if !busy { // else the last call frees it
+		d.postponeFree(b)
+	}
 }
 
 // freeLimbo frees what is listed. Errors are left for the next call.
@@ -281,13 +270,7 @@ func (d *Device) freeLimbo() {
 	d.limbo = nil
 	d.mu.Unlock()
 	for _, b := range list {
-		b.mu.Lock()
-		b.released = true
-		busy := b.busy > 0
-		b.mu.Unlock()
-		if !busy {
-			d.postpone(b.free())
-		}
+		d.postpone(b.free())
 	}
 }
 

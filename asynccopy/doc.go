@@ -28,8 +28,9 @@
 //
 // Nothing has two exceptions. A copy of memory that is not page-locked is issued bit by bit by goroutines;
 // copies and Record on that stream, and uses of its Tensor on others, wait on the host until its last bit
-// was issued. That takes as long as copying it within the host; only what exceeds 8 MiB for each of
-// up to 8 cores waits for the device too. And an allocation that finds no memory awaits all work before it gives up.
+// was issued. That takes as long as copying it within the host; only what exceeds 8 MiB for each of up to 8
+// cores waits for the device too. And an allocation that finds no memory awaits all work before it gives
+// up.
 //
 // # Ownership
 //

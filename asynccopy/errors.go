@@ -65,8 +65,8 @@ func (d *Device) postpone(err error) {
 	d.hasPostponed.Store(true)
 }
 
-// failure returns what a call must return instead of doing anything: the device's sticky error, or, once, what
-// went wrong in the background.
+// failure returns what a call must return instead of doing anything: the device's sticky error, or, once,
+// what went wrong in the background.
 func (d *Device) failure() error {
 	if err := d.dead.Load(); err != nil {
 		return *err

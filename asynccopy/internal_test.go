@@ -27,7 +27,8 @@ func softStreams(t *testing.T) (d *Device, a, b *Stream) {
 	return d, a, b
 }
 
-// TestHandleStaysWhileInUse: an event that one goroutine sees complete while another is in a driver call on it.
+// TestHandleStaysWhileInUse: an event that one goroutine sees complete while another is in a driver call on
+// it.
 func TestHandleStaysWhileInUse(t *testing.T) {
 	d, a, _ := softStreams(t)
 	e, err := a.Record()

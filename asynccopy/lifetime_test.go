@@ -34,7 +34,8 @@ func churn(r *rig, n int) {
 	}
 }
 
-// TestSourceDroppedAtOnce issues a copy and drops or releases the source: field reports cupy#8789, cudarc#340.
+// TestSourceDroppedAtOnce issues a copy and drops or releases the source: field reports cupy#8789,
+// cudarc#340.
 func TestSourceDroppedAtOnce(t *testing.T) {
 	sources := map[string]func(r *rig, n int) *tensor.Dense{
 		"pinned":   func(r *rig, n int) *tensor.Dense { return r.pinned(n, 1) },
@@ -153,8 +154,8 @@ func TestFreedMemoryIsNotReusedTooEarly(t *testing.T) {
 	})
 }
 
-// TestNewMemoryOnAnotherStream: memory freed on a stream is there again at once, but other streams must not write it while
-// that one still reads it.
+// TestNewMemoryOnAnotherStream: memory freed on a stream is there again at once, but other streams must not
+// write it while that one still reads it.
 func TestNewMemoryOnAnotherStream(t *testing.T) {
 	onEach(t, func(r *rig) {
 		const n = 64 << 10

@@ -12,8 +12,8 @@ type options struct {
 }
 
 // WithMemory sets the memory of the software device in bytes. Without it the device has 1 GiB, which is Go
-// memory that is allocated as it is used. CUDA devices have the memory they have: Open refuses the option, and
-// OpenDefault applies it when it opens the software device.
+// memory that is allocated as it is used. CUDA devices have the memory they have: Open refuses the option,
+// and OpenDefault applies it when it opens the software device.
 func WithMemory(bytes int64) Option {
 	return func(o *options) error {
 		if bytes <= 0 {

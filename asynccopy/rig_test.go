@@ -120,7 +120,8 @@ func (r *rig) end() {
 	r.checkEmpty()
 }
 
-// checkEmpty expects that nothing is left on the device, which was closed, nor in the engine, which it closes.
+// checkEmpty expects that nothing is left on the device, which was closed, nor in the engine, which it
+// closes.
 func (r *rig) checkEmpty() {
 	r.Helper()
 	s := r.dev.Stats()

@@ -26,6 +26,7 @@ type Stream struct {
 	dev    *Device
 	handle driver.Stream
 	gate   gate
+	exists gate          // of calls that only need handle to exist: while Close awaits the calls in gate, it does
 	gone   chan struct{} // closed when Close has done its work
 	turn   atomic.Pointer[stage]
 
@@ -102,9 +103,9 @@ func (s *Stream) record() (*Event, error) {
 	return e, nil
 }
 
-// Wait makes work issued to s from now on wait for e: on the device, not the host. If e is of a copy from or to
-// pageable memory that is still under way, or of another device, s waits in a goroutine instead,
-// and later calls on s follow it as they follow such a copy.
+// Wait makes work issued to s from now on wait for e: on the device, not the host. If e is of a copy from
+// or to pageable memory that is still under way, or of another device, s waits in a goroutine instead, and
+// later calls on s follow it as they follow such a copy.
 func (s *Stream) Wait(e *Event) error {
 	if e == nil {
 		return fmt.Errorf("asynccopy: Stream.Wait: e is nil")
@@ -150,24 +151,17 @@ func (s *Stream) after(e *Event) error {
 	return err
 }
 
-// errClosing: a stream is being closed, so that its work will be complete soon.
-var errClosing = errors.New("the stream is being closed")
-
-// afterAll makes later work on s wait for all work issued to other so far, whoever issued it.
+// afterAll makes later work on s wait for all work that the driver was given for other so far, whoever
+// issued it. It waits for nothing: not for other's stages, and not for its Close either, since the calls
+// that two streams' Closes wait for could each be here.
 func (s *Stream) afterAll(other *Stream) error {
 	if other == s {
 		return nil
 	}
-	if !other.gate.enter() {
-		select {
-		case <-other.gone:
-			return nil
-		default:
-			return errClosing
-		}
+	if !other.exists.enter() {
+		return nil // Close has seen it idle
 	}
-	defer other.gate.leave()
-	other.awaitTurn()
+	defer other.exists.leave()
 	h, err := s.dev.takeEvent()
 	if err != nil {
 		return err
@@ -263,6 +257,7 @@ func (s *Stream) Close() error {
 			}
 		}
 	}
+	s.exists.shut()
 	d.destroy(s.handle)
 	d.mu.Lock()
 	delete(d.streams, s)

@@ -224,8 +224,8 @@ func (x *Tensor) Device() *Device { return x.buf.dev }
 // Size returns the number of elements; 1 for a scalar.
 func (x *Tensor) Size() int { return int(x.buf.size / int64(x.dtype.Size())) }
 
-// Data returns x itself: there is no host slice to give, and code that asserts one fails with a text that names
-// this type.
+// Data returns x itself: there is no host slice to give, and code that asserts one fails with a text that
+// names this type.
 func (x *Tensor) Data() any { return x }
 
 // Uintptr is DevicePtr, for tensor.Memory. The host must not dereference it.

@@ -60,8 +60,8 @@ func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
 	return x, e, nil
 }
 
-// ToDeviceInto copies t into dst, which has the same shape and dtype, as ToDevice does. The copy waits, on the
-// device, for everything that uses dst: copies on any stream, and what Use told of.
+// ToDeviceInto copies t into dst, which has the same shape and dtype, as ToDevice does. The copy waits, on
+// the device, for everything that uses dst: copies on any stream, and what Use told of.
 //
 // After an error that the driver gave, the contents of dst are undefined.
 func (s *Stream) ToDeviceInto(dst *Tensor, t *tensor.Dense, nonBlocking bool) error {

@@ -30,8 +30,8 @@ const (
 )
 
 // TestChaos runs loops over sets whose samples fail in every way, left in every way, with every
-// configuration, in virtual time: each turn must be what the behaviour of its samples makes it, nothing may hang, and
-// nothing may be left.
+// configuration, in virtual time: each turn must be what the behaviour of its samples makes it, nothing may
+// hang, and nothing may be left.
 func TestChaos(t *testing.T) {
 	newEngine(t) // checks for goroutines
 	rapid.Check(t, func(rt *rapid.T) {

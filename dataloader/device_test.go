@@ -19,8 +19,8 @@ import (
 	"github.com/pintensor/pin/pintensor"
 )
 
-// TestMain uses a GPU once, where there is one: the driver opens files then that it never closes, and tests look
-// for files left open.
+// TestMain uses a GPU once, where there is one: the driver opens files then that it never closes, and tests
+// look for files left open.
 func TestMain(m *testing.M) {
 	if err := warmUp(); err != nil && !errors.Is(err, asynccopy.ErrUnavailable) {
 		fmt.Fprintln(os.Stderr, err)

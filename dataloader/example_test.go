@@ -76,8 +76,8 @@ func ExampleFromTensors() {
 	// [2] [20 21] [2]
 }
 
-// Each sample has a random generator of its own, for augmentation: what it gives does not depend on workers or
-// batches.
+// Each sample has a random generator of its own, for augmentation: what it gives does not depend on workers
+// or batches.
 func ExampleRow_Rand() {
 	fields := []dataloader.Field{{Name: "noise", Dtype: tensor.Int64}}
 	set := dataloader.FromFunc(6, fields, func(_ context.Context, i int, row dataloader.Row) error {

@@ -61,7 +61,8 @@ type rig struct {
 	host *drivertest.FaultyHost
 }
 
-// newRig returns an engine that must lock its memory, and checks when the test ends that nothing is left of it.
+// newRig returns an engine that must lock its memory, and checks when the test ends that nothing is left of
+// it.
 func newRig(t testing.TB, opts ...Option) rig {
 	t.Helper()
 	return newRigOver(t, &fakeHost{name: "cuda"}, opts...)

@@ -28,8 +28,8 @@ type float interface{ float32 | float64 }
 // dtypeOf is the tensor.Dtype of T.
 func dtypeOf[T float]() tensor.Dtype { return tensor.Dtype{Type: reflect.TypeFor[T]()} }
 
-// dataset implements dataloader.Dataset and dataloader.BatchReader. It keeps the images as the bytes that they
-// are, an eighth or a quarter of what they take as T, and converts them on the way into a batch.
+// dataset implements dataloader.Dataset and dataloader.BatchReader. It keeps the images as the bytes that
+// they are, an eighth or a quarter of what they take as T, and converts them on the way into a batch.
 type dataset[T float] struct {
 	images
 	shape      tensor.Shape // of one image

@@ -15,7 +15,8 @@ func TestDataset(t *testing.T) {
 	t.Run("float64", testDataset[float64])
 }
 
-// testDataset compares shuffled batches, made by several workers, with images converted one by one in the plainest way.
+// testDataset compares shuffled batches, made by several workers, with images converted one by one in the
+// plainest way.
 func testDataset[T float](t *testing.T) {
 	m := bars(23, 3)
 	loader, err := dataloader.New(newDataset[T](m, tensor.Shape{1, height, width}), dataloader.Config{

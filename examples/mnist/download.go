@@ -1,5 +1,5 @@
-// Finding the MNIST files. Unless told otherwise, they are taken from a Go module that contains them: the module
-// cache then keeps one copy for all programs, checks it, and works without a network.
+// Finding the MNIST files. Unless told otherwise, they are taken from a Go module that contains them: the
+// module cache then keeps one copy for all programs, checks it, and works without a network.
 
 package main
 
@@ -19,8 +19,8 @@ const (
 	dataSum    = "h1:xS51uYfMeRA+pLKKsXaM/UI06LkyRQ1ItZgOvrOgIu8=" // as go.sum would say
 )
 
-// locate returns the folder of the MNIST files: dir if it is given, else $MNIST_DIR, else the module's. It may
-// wait for a download of 11 MB.
+// locate returns the folder of the MNIST files: dir if it is given, else $MNIST_DIR, else the module's. It
+// may wait for a download of 11 MB.
 func locate(ctx context.Context, dir string) (string, error) {
 	if dir != "" {
 		return dir, nil

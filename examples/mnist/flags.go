@@ -33,8 +33,8 @@ the same weights and losses, to the last bit, on one kind of processor, whatever
 
 `
 
-// parseFlags reads args, which do not contain the program's name. For -h it writes the help to out and returns
-// flag.ErrHelp.
+// parseFlags reads args, which do not contain the program's name. For -h it writes the help to out and
+// returns flag.ErrHelp.
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
 	fs := flag.NewFlagSet("mnist", flag.ContinueOnError)

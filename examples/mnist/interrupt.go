@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// interrupted is the error of a run that its context has ended. It tells how far the run came, and leaves out what
-// the packages below say about it.
+// interrupted is the error of a run that its context has ended. It tells how far the run came, and leaves
+// out what the packages below say about it.
 type interrupted struct {
 	while string
 	tests []float64 // accuracies so far

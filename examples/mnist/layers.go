@@ -38,11 +38,11 @@ func cnn[T float](b *builder[T], x *G.Node) *G.Node {
 	return b.dense(b.flatten(x), classes)
 }
 
-// builder adds layers to a graph. It remembers the first error; layers after it do nothing, so that a network reads
-// as what it is.
+// builder adds layers to a graph. It remembers the first error; layers after it do nothing, so that a
+// network reads as what it is.
 //
-// It makes the weights too, from a seed, because those that Gorgonia makes differ from run to run. A builder that
-// is given weights uses them, in their order: two graphs can share one set.
+// It makes the weights too, from a seed, because those that Gorgonia makes differ from run to run. A
+// builder that is given weights uses them, in their order: two graphs can share one set.
 type builder[T float] struct {
 	graph  *G.ExprGraph
 	random *rand.Rand

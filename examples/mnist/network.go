@@ -1,7 +1,7 @@
 // A network that Gorgonia trains and evaluates on the CPU.
 //
-// There are two graphs over one set of weights, so that evaluating does not compute gradients. A graph has fixed
-// shapes, the size of a batch among them.
+// There are two graphs over one set of weights, so that evaluating does not compute gradients. A graph has
+// fixed shapes, the size of a batch among them.
 //
 // What tapeMachine needs from its user:
 //   - It may overwrite its inputs. They must be batches that are filled anew each time, never
@@ -92,8 +92,8 @@ func input[T float](g *G.ExprGraph, name string, batch int, sample tensor.Shape)
 	return G.NewTensor(g, dtypeOf[T](), len(shape), G.WithShape(shape...), G.WithName(name))
 }
 
-// crossEntropy is the mean over the batch of -log(probability of the right class). y is 1 at the right class and 0
-// elsewhere.
+// crossEntropy is the mean over the batch of -log(probability of the right class). y is 1 at the right
+// class and 0 elsewhere.
 func crossEntropy(logits, y *G.Node) (*G.Node, error) {
 	logp, err := G.LogSoftMax(logits)
 	if err != nil {
@@ -114,8 +114,8 @@ func crossEntropy(logits, y *G.Node) (*G.Node, error) {
 	return G.Neg(mean)
 }
 
-// train takes one step of gradient descent and returns the loss before it. It may overwrite x and y, and does not
-// need them afterwards.
+// train takes one step of gradient descent and returns the loss before it. It may overwrite x and y, and
+// does not need them afterwards.
 func (n *network[T]) train(x, y *tensor.Dense) (loss float64, err error) {
 	if err := errors.Join(G.Let(n.x, x), G.Let(n.y, y)); err != nil {
 		return 0, err

@@ -45,8 +45,8 @@ func open[T float](t testing.TB, m model[T], batch int, learningRate float64, se
 	return n
 }
 
-// The step that training takes must be the learning rate times the slope of the loss, measured at both sides of
-// a weight. That a batch of one keeps its axis is part of it.
+// The step that training takes must be the learning rate times the slope of the loss, measured at both
+// sides of a weight. That a batch of one keeps its axis is part of it.
 func TestTrainFollowsTheSlope(t *testing.T) {
 	check(t)
 	const rate, h = 1e-3, 1e-5

@@ -67,7 +67,8 @@ func (c *curve) save(path string) error {
 	if err := c.addLine(p, fmt.Sprintf("mean of the last %d or so", memory), c.smooth, blue, 1.5); err != nil {
 		return err
 	}
-	// By itself the plot would put 0 on an axis for values that are all the same, and a logarithm then panics.
+	// By itself the plot would put 0 on an axis for values that are all the same, and a logarithm then
+	// panics.
 	p.X.Min, p.X.Max = 0, float64(len(c.losses))
 	p.Y.Min, p.Y.Max = p.Y.Min/1.2, p.Y.Max*1.2
 	if err := c.addEpochs(p); err != nil {

@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// run is main without its globals: it can be tested, and nothing is left running when it returns. Results are written
-// to stdout, the progress bar to stderr.
+// run is main without its globals: it can be tested, and nothing is left running when it returns. Results
+// are written to stdout, the progress bar to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, err := parseFlags(args, stdout)
 	if err != nil {
@@ -93,8 +93,9 @@ func newLoader[T float](cfg config, m images, shape tensor.Shape, shuffle bool) 
 		Shuffle:   shuffle,
 		Seed:      cfg.seed,
 		Workers:   cfg.workers,
-		// The network takes exactly BatchSize images at a time, so the last batch is filled up with images of its own. In
-		// training these count a little more than others; in testing only the first Len() are looked at.
+		// The network takes exactly BatchSize images at a time, so the last batch is filled up with images
+		// of its own. In training these count a little more than others; in testing only the first Len()
+		// are looked at.
 		LastBatch: dataloader.PadLast,
 	})
 }

@@ -3,8 +3,8 @@
 //
 // # Layers
 //
-// A symbol is an address in the library and the call's name; a [frame] calls symbols and turns
-// their results into errors; a [Device] sets the context for the calls on it. Nothing else touches the library.
+// A symbol is an address in the library and the call's name; a [frame] calls symbols and turns their
+// results into errors; a [Device] sets the context for the calls on it. Nothing else touches the library.
 //
 // # Contexts
 //
@@ -14,11 +14,11 @@
 //
 // # Ownership
 //
-// A Device retains its device's primary context, the one that the CUDA runtime, PyTorch and cuBLAS
-// use too, and releases it when closed. Device memory of AllocAsync comes from a memory pool of the Device's own,
-// which keeps freed memory until TrimPool or Close. Every host registration retains a primary context of its own
-// accord, since it would end with the context: one that is active already, so that none appears on a
-// device which the program does not use.
+// A Device retains its device's primary context, the one that the CUDA runtime, PyTorch and cuBLAS use too,
+// and releases it when closed. Device memory of AllocAsync comes from a memory pool of the Device's own,
+// which keeps freed memory until TrimPool or Close. Every host registration retains a primary context of
+// its own accord, since it would end with the context: one that is active already, so that none appears on
+// a device which the program does not use.
 //
 // # Concurrency
 //
@@ -34,8 +34,9 @@
 //
 // # Errors
 //
-// A failing call returns a *driver.Error with the library's own name of the call, without _v2, its
-// code, and what cuGetErrorName and cuGetErrorString say of it. [Load]'s is driver.ErrUnavailable and says what was tried.
+// A failing call returns a *driver.Error with the library's own name of the call, without _v2, its code,
+// and what cuGetErrorName and cuGetErrorString say of it. [Load]'s is driver.ErrUnavailable and says what
+// was tried.
 //
 // # Platforms
 //

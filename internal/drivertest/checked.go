@@ -21,7 +21,8 @@ import (
 //   - a call with a stream, event or address that does not exist, no longer or never, such as a second Free;
 //   - a registration that overlaps another.
 //
-// A release counts as done if it was attempted, whatever it returned: on a device that failed it can't do better.
+// A release counts as done if it was attempted, whatever it returned: on a device that failed it can't do
+// better.
 func Checked(t testing.TB, drv driver.Driver) driver.Driver {
 	t.Helper()
 	l := newLedger(t)

@@ -13,8 +13,8 @@ import (
 )
 
 // Run tests that the driver that open returns does what package driver says. open is called once for each
-// test; the driver must have a device 0 with 128 MiB of free memory. What is a mistake of the caller, such as a
-// destroyed handle, is undefined for CUDA and not tested here.
+// test; the driver must have a device 0 with 128 MiB of free memory. What is a mistake of the caller, such
+// as a destroyed handle, is undefined for CUDA and not tested here.
 func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 	for _, c := range suite {
 		t.Run(c.name, func(t *testing.T) {

@@ -134,8 +134,9 @@ func (c *core) bytes(p uintptr, n int64) []byte {
 	return b.bytes[driver.DevicePtr(p)-b.base:][:n]
 }
 
-// hostBytes makes an address a slice again. The address is loaded as a pointer rather than converted,
-// which vet and checkptr would object to, rightly: only the caller's duty to keep the memory allocated makes it one.
+// hostBytes makes an address a slice again. The address is loaded as a pointer rather than converted, which
+// vet and checkptr would object to, rightly: only the caller's duty to keep the memory allocated makes it
+// one.
 func hostBytes(addr uintptr, n int64) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }

@@ -203,7 +203,8 @@ func (d *device) DestroyStream(s driver.Stream) error {
 	return d.endRelease(nil)
 }
 
-// Close waits for queued work, if this is the last Device of its ordinal, and returns the device's sticky error.
+// Close waits for queued work, if this is the last Device of its ordinal, and returns the device's sticky
+// error.
 func (d *device) Close() error {
 	d.mu.Lock()
 	if d.closed {

@@ -152,7 +152,8 @@ func TestDevicesAreApart(t *testing.T) {
 	}
 }
 
-// TestReopenedDeviceIsNew: a device that failed is well after the last Close, as a CUDA device is in a new process.
+// TestReopenedDeviceIsNew: a device that failed is well after the last Close, as a CUDA device is in a new
+// process.
 func TestReopenedDeviceIsNew(t *testing.T) {
 	leak.Check(t)
 	fail := true

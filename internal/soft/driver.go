@@ -24,8 +24,8 @@ type Config struct {
 	Memory int64
 
 	// Late makes an operation run only when somebody must see its effect: in SyncStream or SyncEvent, in
-	// the fourth Query of an event in a row, when another stream's operation that must run waits for
-	// it, or in Close. It then runs in that caller's goroutine. Fresh device memory is filled with 0xFF (NaN).
+	// the fourth Query of an event in a row, when another stream's operation that must run waits for it, or
+	// in Close. It then runs in that caller's goroutine. Fresh device memory is filled with 0xFF (NaN).
 	Late bool
 
 	// Delay, if not nil, says how long to wait before an operation runs.

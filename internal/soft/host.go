@@ -96,9 +96,9 @@ func (h *host) add(r *lockedRange) error {
 	return nil
 }
 
-// release unlocks the pages of r that no other range needs, and takes r from the list. The pages between its edges
-// can take long and are r's alone. The edges are unlocked under the mutex, else a neighbour could count and
-// lock one of them between the count and the system call, and lose it; this takes a microsecond.
+// release unlocks the pages of r that no other range needs, and takes r from the list. The pages between
+// its edges can take long and are r's alone. The edges are unlocked under the mutex, else a neighbour could
+// count and lock one of them between the count and the system call, and lose it; this takes a microsecond.
 func (h *host) release(r *lockedRange) error {
 	first, last := h.edgesOf(r)
 	var failed error

@@ -317,7 +317,8 @@ func TestStreamsRunConcurrentlyAndInOrder(t *testing.T) {
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("two operations of a second on each of two streams took %v, want 2s", took)
 		}
-		// A wait counts as an operation: a third second on b, then a fourth on a waiting for it, then a fifth.
+		// A wait counts as an operation: a third second on b, then a fourth on a waiting for it, then a
+		// fifth.
 		x.ok(x.d.Memset(x.p, 1, 16, x.b, x.e))
 		x.ok(x.d.WaitEvent(x.a, x.e))
 		x.ok(x.d.DestroyStream(x.b))
