@@ -99,8 +99,7 @@ func ExampleNewEngine() {
 
 	_, err = engine.New(tensor.Float32, 1<<20)
 	fmt.Println(err)
-	// Output: pintensor: New: limit reached: limit 1048576 bytes, lent 0, cached 0, in flight 0, asked for
-	// 4194304
+	// Output: pintensor: New: limit reached: limit 1048576 bytes, lent 0, cached 0, in flight 0, asked for 4194304
 }
 
 // With tensor.WithEngine results of arithmetic are in pinned memory too. Nobody releases them; the
