@@ -91,8 +91,9 @@ func added(before, after map[string]string) []string {
 	return left
 }
 
-// openFiles counts the process's open files where the system lists them, and returns 0 elsewhere. Files
-// that the runtime and a GPU's driver open once, at a moment of their own, and keep are not counted.
+// openFiles counts the files of file systems that the process has open, where the system lists them, and
+// returns 0 elsewhere. Devices, pipes and the like are not counted: the runtime and a GPU's driver open
+// some at moments of their own, and keep them.
 func openFiles() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -101,10 +102,19 @@ func openFiles() int {
 	n := 0
 	for _, e := range entries {
 		name, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err != nil || strings.HasPrefix(name, "anon_inode:[event") || strings.HasPrefix(name, "/dev/nvidia") {
-			continue // the one that lists the folder is gone by now
+		if err == nil && isFile(name) { // the one that lists the folder is gone by now
+			n++
 		}
-		n++
 	}
 	return n
+}
+
+// isFile reports whether an entry of /proc/self/fd is of a file in a file system.
+func isFile(name string) bool {
+	for _, other := range []string{"/dev/", "/proc/", "/sys/", "/memfd:"} {
+		if strings.HasPrefix(name, other) {
+			return false
+		}
+	}
+	return strings.HasPrefix(name, "/")
 }

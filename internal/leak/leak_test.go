@@ -2,6 +2,7 @@ package leak
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -18,16 +19,34 @@ func TestStacksSeeANewGoroutine(t *testing.T) {
 
 func TestOpenFilesSeesANewFile(t *testing.T) {
 	before := openFiles()
-	if before == 0 {
-		t.Skip("this system does not list open files")
-	}
-	f, err := os.Open(os.DevNull)
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("this system does not list open files")
+	}
 	if after := openFiles(); after != before+1 {
 		t.Fatalf("openFiles() = %d after opening one, was %d", after, before)
+	}
+}
+
+func TestOpenFilesLeavesDevicesAndPipesOut(t *testing.T) {
+	before := openFiles()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if after := openFiles(); after != before {
+		t.Fatalf("openFiles() = %d after opening a device and a pipe, was %d", after, before)
 	}
 }
 
