@@ -67,7 +67,7 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("pintensor: New: %w", err)
 	}
 	if dirty {
-		clear(d.Raw)
+		clearAll(d.Raw)
 	}
 	return d, nil
 }

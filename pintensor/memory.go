@@ -3,7 +3,6 @@ package pintensor
 import (
 	"os"
 	"runtime"
-	"sync"
 	"unsafe"
 )
 
@@ -20,7 +19,6 @@ const (
 	// several goroutines at once: the first touch of a page, in which the kernel clears it, is most of
 	// the time that page-locking new memory takes.
 	largeBlock = 4 << 20
-	touchers   = 8
 )
 
 // newMemory returns zeroed memory of the Go heap that starts on a page of the given size, and how far
@@ -46,19 +44,11 @@ func newMemory(size int64, page uintptr) (mem unsafe.Pointer, head uintptr) {
 
 // touch makes the system give every page of fresh memory.
 func touch(s []byte) {
-	workers := min(touchers, runtime.GOMAXPROCS(0))
-	part := (len(s)/workers + blockUnit) / blockUnit * blockUnit
-	var wg sync.WaitGroup
-	for len(s) > 0 {
-		mine := s[:min(part, len(s))]
-		s = s[len(mine):]
-		wg.Go(func() {
-			for i := 0; i < len(mine); i += 4096 {
-				mine[i] = 0
-			}
-		})
-	}
-	wg.Wait()
+	inParts(len(s), blockUnit, func(from, to int) {
+		for i := from; i < to; i += 4096 {
+			s[i] = 0
+		}
+	})
 }
 
 // setReclaim arms the finalizer of a block's memory.

@@ -11,7 +11,7 @@ import (
 // Pin returns a copy of t in page-locked memory: contiguous and row-major, of the same shape and dtype,
 // with the standard engine. t may be a view, sliced, transposed or column-major; it is only read, and
 // others may read it at the same time. A mask is copied too. Pin always copies, also what is pinned
-// already. The copy is the caller's to Release.
+// already. From 2 MiB on up to eight goroutines copy. The copy is the caller's to Release.
 func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Pin: t is nil, want a *tensor.Dense")
@@ -33,11 +33,20 @@ func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Pin: %w", err)
 	}
-	layout.Gather(d.Raw, 0)
+	if n < parallelFrom {
+		layout.Gather(d.Raw, 0)
+	} else {
+		gatherParts(d.Raw, layout, int(p.size))
+	}
 	if mask := t.Mask(); t.IsMasked() && len(mask) > 0 {
 		own := make([]bool, layout.Len())
 		layout.GatherMask(own, mask)
 		d.SetMask(own)
 	}
 	return d, nil
+}
+
+// gatherParts is apart from Pin because its layout is on the heap, for the goroutines.
+func gatherParts(dst []byte, layout strided.Layout, elem int) {
+	inParts(len(dst), elem, func(from, to int) { layout.Gather(dst[from:to], from) })
 }
