@@ -163,10 +163,16 @@ func useAll(l *fakeLibrary) (failed []error) {
 }
 
 func TestEveryCallCanFail(t *testing.T) {
+	t.Run("release=11.4", func(t *testing.T) { everyCallCanFail(t, 11040) })
+	t.Run("release=13.0", func(t *testing.T) { everyCallCanFail(t, 13000) })
+}
+
+func everyCallCanFail(t *testing.T, release int32) {
 	for _, e := range new(library).entries() {
 		t.Run(e.name, func(t *testing.T) {
 			leak.Check(t)
 			l := newFake(t)
+			l.release = release
 			if failed := useAll(l); failed != nil {
 				t.Fatalf("without a failure: %v", failed)
 			}
@@ -197,6 +203,45 @@ func TestEveryCallCanFail(t *testing.T) {
 				t.Errorf("no error of %s with code %d among %v", call, fakeError, failed)
 			}
 			l.forgive(e.name)
+		})
+	}
+}
+
+// TestContextByHandle: newer libraries are spared two calls and a locked thread for each copy.
+func TestContextByHandle(t *testing.T) {
+	for _, c := range []struct {
+		release int32
+		pushes  int
+	}{{12090, 2}, {13000, 0}} {
+		t.Run(fmt.Sprint("release=", c.release), func(t *testing.T) {
+			l := newFake(t)
+			l.release = c.release
+			pushes := 0
+			l.before = func(name string) {
+				if name == "cuCtxPushCurrent_v2" {
+					pushes++
+				}
+			}
+			_, d := openFake(t, l, 0)
+			s, err := d.NewStream(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := d.NewEvent()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pushes = 0
+			b := new([8]byte)
+			if err := errors.Join(d.CopyHtoD(1, unsafe.Pointer(b), 8, s, e), d.SyncEvent(e)); err != nil {
+				t.Error(err)
+			}
+			if pushes != c.pushes {
+				t.Errorf("a copy and a wait pushed a context %d times, want %d", pushes, c.pushes)
+			}
+			if err := errors.Join(d.DestroyEvent(e), d.DestroyStream(s), d.Close()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

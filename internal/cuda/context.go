@@ -47,22 +47,44 @@ const closing = 1 << 62
 
 // begin returns a frame with the device's context current. Without an error, end must follow.
 func (d *Device) begin(s *symbol) (*frame, error) {
-	if d.state.Add(1)&closing != 0 {
-		d.leave()
-		return nil, fmt.Errorf("%s: device %s: %w", s.name, d.name, driver.ErrClosed)
+	f, err := d.enter(s)
+	if err != nil {
+		return nil, err
 	}
-	f := newFrame(d.lib)
 	if err := f.push(d.ctx); err != nil {
 		f.free()
 		d.leave()
 		return nil, err
 	}
+	f.pushed = true
+	return f, nil
+}
+
+// beginOn is begin for calls that take a stream or an event, which tells newer libraries the context:
+// then whatever is current doesn't matter, nor on which thread the calls are made.
+func (d *Device) beginOn(s *symbol) (*frame, error) {
+	if d.lib.contextByHandle {
+		return d.enter(s)
+	}
+	return d.begin(s)
+}
+
+// enter counts a call that is allowed.
+func (d *Device) enter(s *symbol) (*frame, error) {
+	if d.state.Add(1)&closing != 0 {
+		d.leave()
+		return nil, fmt.Errorf("%s: device %s: %w", s.name, d.name, driver.ErrClosed)
+	}
+	f := newFrame(d.lib)
+	f.pushed = false
 	return f, nil
 }
 
 // end puts back what was current, and returns err or what went wrong in that.
 func (d *Device) end(f *frame, err error) error {
-	err = f.pop(err)
+	if f.pushed {
+		err = f.pop(err)
+	}
 	f.free()
 	d.leave()
 	return err

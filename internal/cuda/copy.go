@@ -33,7 +33,7 @@ func (d *Device) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stre
 // issue makes one of the four calls above, which have their arguments in the same order, and records done. If
 // recording fails it waits for the work: the caller, who gets an error, has nothing to wait for.
 func (d *Device) issue(call *symbol, dst, src uintptr, n int64, s driver.Stream, done driver.Event) error {
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}

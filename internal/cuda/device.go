@@ -156,7 +156,7 @@ func (d *Device) Free(p driver.DevicePtr) error {
 
 func (d *Device) AllocAsync(n int64, s driver.Stream) (driver.DevicePtr, error) {
 	call := &d.lib.memAllocFromPoolAsync
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (d *Device) AllocAsync(n int64, s driver.Stream) (driver.DevicePtr, error) 
 
 func (d *Device) FreeAsync(p driver.DevicePtr, s driver.Stream) error {
 	call := &d.lib.memFreeAsync
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,9 @@
 //
 // A context is current per OS thread, and goroutines move between threads. So each method locks its
 // thread, pushes the device's context, makes all its calls, and pops it, which puts back what the
-// program had current. A copy and the record of its event share one push.
+// program had current. A copy and the record of its event share one push. From the driver for CUDA 13 on
+// calls that take a stream or an event, which are all that a copy needs, do without: they run in the
+// stream's context, whatever is current.
 //
 // # Ownership
 //

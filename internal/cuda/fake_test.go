@@ -23,6 +23,7 @@ import (
 type signature struct {
 	args    int
 	context bool
+	handle  bool   // finds the context by a stream or an event, in newer libraries
 	makes   string // kind of handle written through the first argument
 	ends    string // kind of handle that the first argument is
 }
@@ -51,22 +52,22 @@ var signatures = map[string]signature{
 	"cuMemPoolDestroy":             {args: 1, ends: "pool"},
 	"cuMemPoolTrimTo":              {args: 2},
 	"cuMemPoolSetAttribute":        {args: 3},
-	"cuMemAllocFromPoolAsync":      {args: 4, context: true, makes: "memory"},
-	"cuMemFreeAsync":               {args: 2, context: true, ends: "memory"},
+	"cuMemAllocFromPoolAsync":      {args: 4, context: true, handle: true, makes: "memory"},
+	"cuMemFreeAsync":               {args: 2, context: true, handle: true, ends: "memory"},
 	"cuStreamCreateWithPriority":   {args: 3, context: true, makes: "stream"},
-	"cuStreamDestroy_v2":           {args: 1, context: true, ends: "stream"},
-	"cuStreamQuery":                {args: 1, context: true},
-	"cuStreamSynchronize":          {args: 1, context: true},
-	"cuStreamWaitEvent":            {args: 3, context: true},
+	"cuStreamDestroy_v2":           {args: 1, context: true, handle: true, ends: "stream"},
+	"cuStreamQuery":                {args: 1, context: true, handle: true},
+	"cuStreamSynchronize":          {args: 1, context: true, handle: true},
+	"cuStreamWaitEvent":            {args: 3, context: true, handle: true},
 	"cuEventCreate":                {args: 2, context: true, makes: "event"},
-	"cuEventDestroy_v2":            {args: 1, context: true, ends: "event"},
-	"cuEventRecord":                {args: 2, context: true},
-	"cuEventQuery":                 {args: 1, context: true},
-	"cuEventSynchronize":           {args: 1, context: true},
-	"cuMemcpyHtoDAsync_v2":         {args: 4, context: true},
-	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true},
-	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true},
-	"cuMemsetD8Async":              {args: 4, context: true},
+	"cuEventDestroy_v2":            {args: 1, context: true, handle: true, ends: "event"},
+	"cuEventRecord":                {args: 2, context: true, handle: true},
+	"cuEventQuery":                 {args: 1, context: true, handle: true},
+	"cuEventSynchronize":           {args: 1, context: true, handle: true},
+	"cuMemcpyHtoDAsync_v2":         {args: 4, context: true, handle: true},
+	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true, handle: true},
+	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true, handle: true},
+	"cuMemsetD8Async":              {args: 4, context: true, handle: true},
 }
 
 const (
@@ -77,6 +78,7 @@ const (
 
 // fakeLibrary is the state of the library in a test.
 type fakeLibrary struct {
+	release int32               // CUDA version
 	missing []string            // symbols that it lacks
 	before  func(string)        // called before each call, without the lock
 	fail    map[string]int      // result by name
@@ -109,7 +111,7 @@ var (
 func newFake(t testing.TB) *fakeLibrary {
 	fakeLock.Lock()
 	l := &fakeLibrary{
-		fail: make(map[string]int), pending: make(map[string]int), current: make(map[int][]uintptr),
+		release: 11040, fail: make(map[string]int), pending: make(map[string]int), current: make(map[int][]uintptr),
 		held: make(map[uintptr]string), in: make(map[uintptr]uintptr), next: fakeHandle,
 	}
 	fakeNow = l
@@ -151,7 +153,7 @@ func (l *fakeLibrary) call(name string, a [4]uintptr) (code int) {
 	}
 	thread := unix.Gettid()
 	stack := l.current[thread]
-	if sig.context && len(stack) == 0 {
+	if sig.context && len(stack) == 0 && !(l.release >= 13000 && sig.handle) {
 		return 201
 	}
 	if code := l.fail[name]; code != 0 {
@@ -174,7 +176,7 @@ func (l *fakeLibrary) call(name string, a [4]uintptr) (code int) {
 	}
 	switch name {
 	case "cuDriverGetVersion":
-		*at[int32](a[0]) = 11040
+		*at[int32](a[0]) = l.release
 	case "cuGetErrorName", "cuGetErrorString":
 		text := append(fmt.Appendf(nil, "%s of %d", name[len("cuGetError"):], a[0]), 0)
 		fakeStrings.Store(&text[0], text)

@@ -22,6 +22,8 @@ type frame struct {
 	lib  *library
 	args [5]uintptr
 	outs [2]uintptr // results that the library writes through a pointer
+
+	pushed bool // a Device's context is current for it
 }
 
 var frames = sync.Pool{New: func() any { return new(frame) }}

@@ -41,6 +41,11 @@ func load(lookup func(name string) (uintptr, error)) (*Driver, error) {
 	if err := f.call(&lib.init, 0); err != nil {
 		return nil, unavailable(fmt.Errorf("%w, from %s", err, lib.version()))
 	}
+	// Tried with the driver for CUDA 13.0: without a context, and with another one current, every call
+	// that takes a stream or an event runs in the stream's. Older ones are documented to need the context.
+	if v, err := lib.release(); err == nil && v >= 13000 {
+		lib.contextByHandle = true
+	}
 	d := &Driver{lib: lib}
 	d.host.driver = d
 	return d, nil

@@ -54,7 +54,7 @@ func (d *Device) DestroyStream(s driver.Stream) error {
 
 // onStream makes a call that takes a stream and nothing else.
 func (d *Device) onStream(call *symbol, s driver.Stream) error {
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,13 @@ func (d *Device) onStream(call *symbol, s driver.Stream) error {
 
 // SyncStream asks for a while, then sleeps: see "Waiting" in the package comment.
 func (d *Device) SyncStream(s driver.Stream) error {
-	return d.wait(&d.lib.streamSynchronize, &d.lib.streamQuery, "stream", uintptr(s), func(f *frame) error { return f.sleep(s) })
+	return d.wait(&d.lib.streamSynchronize, &d.lib.streamQuery, "stream", uintptr(s), func(f *frame) error { return d.sleep(f, s) })
 }
 
 // wait makes a call until query says done. It ends in sleep if it has to go on for long.
 func (d *Device) wait(call, query *symbol, kind string, handle uintptr, sleep func(*frame) error) error {
 	for start := time.Now(); ; {
-		f, err := d.begin(call)
+		f, err := d.beginOn(call)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,14 @@ func (f *frame) poll(query *symbol, handle uintptr, start time.Time) (done bool,
 }
 
 // sleep blocks until what was issued to s has completed. cuStreamSynchronize would keep a core busy; an
-// event can be waited for without.
+// event can be waited for without, but making one needs the context.
+func (d *Device) sleep(f *frame, s driver.Stream) error {
+	if f.pushed {
+		return f.sleep(s)
+	}
+	return f.within(d.ctx, func() error { return f.sleep(s) })
+}
+
 func (f *frame) sleep(s driver.Stream) error {
 	lib := f.lib
 	if err := f.call(&lib.eventCreate, f.out(0), eventFlags); err != nil {
@@ -145,7 +152,7 @@ func (d *Device) NewEvent() (driver.Event, error) {
 
 func (d *Device) DestroyEvent(e driver.Event) error {
 	call := &d.lib.eventDestroy
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func (d *Device) DestroyEvent(e driver.Event) error {
 
 func (d *Device) Record(e driver.Event, s driver.Stream) error {
 	call := &d.lib.eventRecord
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}
@@ -169,7 +176,7 @@ func (d *Device) Record(e driver.Event, s driver.Stream) error {
 
 func (d *Device) Query(e driver.Event) (done bool, err error) {
 	call := &d.lib.eventQuery
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +196,7 @@ func (d *Device) SyncEvent(e driver.Event) error {
 
 func (d *Device) WaitEvent(s driver.Stream, e driver.Event) error {
 	call := &d.lib.streamWaitEvent
-	f, err := d.begin(call)
+	f, err := d.beginOn(call)
 	if err != nil {
 		return err
 	}

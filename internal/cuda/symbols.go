@@ -16,6 +16,9 @@ type symbol struct {
 
 // library is the loaded library.
 type library struct {
+	// contextByHandle: calls that take a stream or an event need no current context.
+	contextByHandle bool
+
 	init             symbol // (unsigned int flags)
 	driverGetVersion symbol // (int *version)
 	getErrorName     symbol // (CUresult, const char **name)
@@ -134,17 +137,26 @@ func bind(lookup func(name string) (uintptr, error)) (*library, error) {
 	return l, nil
 }
 
-// version names the driver's version, such as "a driver for CUDA 12.4".
-func (l *library) version() string {
+// release returns the version of CUDA that the driver is for, 13000 for 13.0.
+func (l *library) release() (int, error) {
 	if l.driverGetVersion.addr == 0 {
-		return "a driver of unknown version"
+		return 0, nil
 	}
 	f := newFrame(l)
 	defer f.free()
-	if err := f.call(&l.driverGetVersion, f.out(0)); err != nil {
+	err := f.call(&l.driverGetVersion, f.out(0))
+	return int(int32(f.outs[0])), err
+}
+
+// version names the driver's version, such as "a driver for CUDA 12.4".
+func (l *library) version() string {
+	v, err := l.release()
+	switch {
+	case err != nil:
 		return fmt.Sprintf("a driver of unknown version (%v)", err)
+	case v == 0:
+		return "a driver of unknown version"
 	}
-	v := int32(f.outs[0])
 	return fmt.Sprintf("a driver for CUDA %d.%d", v/1000, v%1000/10)
 }
 
