@@ -5,6 +5,7 @@ package asynccopy_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -188,6 +189,32 @@ func TestDownloadGivesTheSameDenseEachTime(t *testing.T) {
 			r.Errorf("the Dense is not of the device's engine")
 		}
 		r.release(first)
+		r.ok(x.Release())
+	})
+}
+
+// TestDownloadIsThereWhateverContextsEnded: a Wait whose ctx ends just as the copy completes must not take the
+// copy for failed.
+func TestDownloadIsThereWhateverContextsEnded(t *testing.T) {
+	onEach(t, func(r *rig) {
+		s := r.stream()
+		x := must(s.ToDevice(pageable(1000, 1), true))(r)
+		down := must(s.ToHost(x, true))(r)
+		ended, end := context.WithCancel(r.Context())
+		end()
+		for range 10 { // a late device runs the copy when it was asked some times
+			if host, err := down.Wait(ended); err == nil {
+				r.is(host, 1)
+			} else if !errors.Is(err, context.Canceled) {
+				r.Fatal(err)
+			}
+		}
+		host := must(down.Wait(r.Context()))(r)
+		if host == nil {
+			r.Fatal("Wait gave nil")
+		}
+		r.is(host, 1)
+		r.release(host)
 		r.ok(x.Release())
 	})
 }

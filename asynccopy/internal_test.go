@@ -4,6 +4,7 @@ package asynccopy
 
 import (
 	"testing"
+	"time"
 
 	"gorgonia.org/tensor"
 )
@@ -102,5 +103,105 @@ func TestUseDuringAWrite(t *testing.T) {
 	second.end()
 	if err := x.Release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStreamsCloseTogether has calls inside two streams that are being closed, each of which has to follow the
+// other stream: neither may wait for the other's Close.
+func TestStreamsCloseTogether(t *testing.T) {
+	_, a, b := softStreams(t)
+	x, y := used(t, a, b), used(t, b, a)
+	for _, s := range []*Stream{a, b} {
+		if !s.gate.enter() {
+			t.Fatal("the stream is closed")
+		}
+	}
+	closed := make(chan error, 2)
+	for _, s := range []*Stream{a, b} {
+		go func() { closed <- s.Close() }()
+		for s.gate.enter() { // until Close is waiting for the call
+			s.gate.leave()
+		}
+	}
+	for s, buf := range map[*Stream]*buffer{a: x.buf, b: y.buf} {
+		go func() {
+			access, err := buf.begin(s, true)
+			if err != nil {
+				t.Error(err)
+			} else {
+				access.end()
+			}
+			s.gate.leave()
+		}()
+	}
+	for range 2 {
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("the streams wait for each other")
+		}
+	}
+	for _, x := range []*Tensor{x, y} {
+		if err := x.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// used returns a tensor made on one stream that other code uses on another.
+func used(t *testing.T, on, by *Stream) *Tensor {
+	t.Helper()
+	x, err := on.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Use(by); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// TestFoundDroppedWhileReleased: Release stops the cleanup of a tensor, but the collector may have queued it
+// by then.
+func TestFoundDroppedWhileReleased(t *testing.T) {
+	d, a, b := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := x.buf
+	if err := x.Release(); err != nil {
+		t.Fatal(err)
+	}
+	d.dropped(buf)
+	// A tensor that was dropped in a call, which is the last to use it, is freed by that call alone.
+	y, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.cleanup.Stop()
+	call, err := y.buf.begin(b, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.dropped(y.buf)
+	call.end()
+	for range 2 {
+		z, err := a.Empty(tensor.Uint8, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.failure(); err != nil {
+		t.Error(err)
+	}
+	if s := d.Stats(); s.Tensors != 0 || s.Reclaimed != 1 {
+		t.Errorf("%d tensors are left and %d were reclaimed, want 0 and 1", s.Tensors, s.Reclaimed)
 	}
 }

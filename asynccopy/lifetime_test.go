@@ -246,6 +246,33 @@ func TestReleaseDuringCopies(t *testing.T) {
 	})
 }
 
+// TestLastUseIsAStageThatAnotherAwaits: when the goroutines of a copy are the last to use a tensor that was
+// released, they free its memory, behind other code's work on a stream which waits for them itself.
+func TestLastUseIsAStageThatAnotherAwaits(t *testing.T) {
+	hold := make(chan struct{})
+	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(op soft.Op) time.Duration {
+		if op.Call == "CopyDtoH" {
+			<-hold
+		}
+		return 0
+	}}))
+	a, b := r.stream(), r.stream()
+	n := 2 * asynccopy.Smallest // the copy is issued at once, and takes until the device has done its part
+	x := must(a.ToDevice(pageable(n, 1), false))(r)
+	into := pageable(n, 2)
+	e := must(a.ToHostInto(into, x, true))(r)
+	r.ok(x.Use(b))
+	r.ok(x.Release())
+	r.ok(b.Wait(e))
+	close(hold)
+	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	defer cancel()
+	if err := b.Synchronize(ctx); err != nil {
+		panic(err) // the streams wait for each other, so nothing can be closed
+	}
+	r.is(into, 1)
+}
+
 func TestReleasedTensorIsRefused(t *testing.T) {
 	onEach(t, func(r *rig) {
 		s := r.stream()

@@ -11,7 +11,6 @@ package asynccopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"

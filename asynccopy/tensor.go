@@ -144,7 +144,7 @@ func (x *Tensor) Use(s *Stream) error {
 		return err
 	}
 	defer s.gate.leave()
-	a, err := x.buf.begin(s, true)
+	a, err := x.begin(s, true)
 	if err != nil {
 		return named("Use", err)
 	}
@@ -178,6 +178,13 @@ func (x *Tensor) Release() error {
 	}
 	x.cleanup.Stop()
 	return err
+}
+
+// begin is buffer.begin. Without it x could be found dropped before its buffer knows of the call.
+func (x *Tensor) begin(s *Stream, write bool) (access, error) {
+	a, err := x.buf.begin(s, write)
+	runtime.KeepAlive(x)
+	return a, err
 }
 
 // check refuses a Tensor that s can't use.

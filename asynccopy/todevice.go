@@ -95,7 +95,7 @@ func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense) (*Event, error) {
 
 // upload issues the copy of t into x. The caller is inside the gate.
 func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Event, error) {
-	a, err := x.buf.begin(s, true)
+	a, err := x.begin(s, true)
 	if err != nil {
 		return nil, err
 	}

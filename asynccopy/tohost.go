@@ -46,7 +46,7 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
-	a, err := x.buf.begin(s, false)
+	a, err := x.begin(s, false)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (d *Download) Ready() *Event { return d.ready }
 // goes on and Wait may be called again.
 func (d *Download) Wait(ctx context.Context) (*tensor.Dense, error) {
 	if err := d.ready.Wait(ctx); err != nil {
-		if done, _ := d.ready.Done(); done {
+		if done, failed := d.ready.Done(); done && failed != nil { // and not only ctx has ended
 			err = errors.Join(err, d.giveUp())
 		}
 		return nil, err
@@ -134,7 +134,7 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
-	a, err := x.buf.begin(s, false)
+	a, err := x.begin(s, false)
 	if err != nil {
 		return nil, err
 	}
