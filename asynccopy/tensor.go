@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"runtime"
+	"slices"
 
+	"github.com/pintensor/pin/internal/dtype"
 	"gorgonia.org/tensor"
 )
 
@@ -68,7 +69,7 @@ func checkDtype(dt tensor.Dtype) error {
 	if dt.Type == nil {
 		return errors.New("it has no dtype")
 	}
-	if holdsPointers(dt.Type) {
+	if dtype.HasPointers(dt.Type) {
 		return fmt.Errorf("the dtype is %v, which holds pointers: a device can't use them", dt)
 	}
 	if dt.Size() == 0 {
@@ -77,40 +78,13 @@ func checkDtype(dt tensor.Dtype) error {
 	return nil
 }
 
-func holdsPointers(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return holdsPointers(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if holdsPointers(t.Field(i).Type) {
-				return true
-			}
-		}
-		return false
-	}
-	return t.Kind() < reflect.Bool || t.Kind() > reflect.Complex128
-}
-
 // byteSize returns the memory that a shape needs.
 func byteSize(dt tensor.Dtype, shape []int) (int64, error) {
-	n, empty := int64(dt.Size()), false
-	for i, dim := range shape {
-		switch {
-		case dim < 0:
-			return 0, fmt.Errorf("shape is %v: dimension %d is %d, must not be negative", shape, i, dim)
-		case dim == 0:
-			empty = true
-		case n > math.MaxInt64/int64(dim):
-			return 0, fmt.Errorf("shape is %v: more bytes of %v than an int64 counts", shape, dt)
-		default:
-			n *= int64(dim)
-		}
+	n, err := dtype.Bytes(int64(dt.Size()), shape)
+	if err == nil && n == math.MaxInt64 {
+		err = fmt.Errorf("shape %v: more bytes of %v than an int64 counts", slices.Clone(shape), dt)
 	}
-	if empty {
-		return 0, nil
-	}
-	return n, nil
+	return n, err
 }
 
 // Ready returns the event of the last copy that wrote x. Of a Tensor that none wrote it is complete.

@@ -6,9 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"reflect"
 
 	"gorgonia.org/tensor"
+
+	"github.com/pintensor/pin/internal/dtype"
 )
 
 // Field is one tensor of a sample: an image, a label. Batches have a tensor per field, in the order of
@@ -85,7 +86,7 @@ func (f Field) bytes() (int, error) {
 	if f.Dtype.Type == nil {
 		return 0, fmt.Errorf("its Dtype is not set: want one such as tensor.Float32")
 	}
-	if hasPointers(f.Dtype.Type) || f.Dtype.Size() == 0 {
+	if dtype.HasPointers(f.Dtype.Type) || f.Dtype.Size() == 0 {
 		return 0, fmt.Errorf("its Dtype %v: want a type of at least one byte without pointers", f.Dtype)
 	}
 	size := int(f.Dtype.Size())
@@ -99,24 +100,6 @@ func (f Field) bytes() (int, error) {
 		size *= d
 	}
 	return size, nil
-}
-
-// hasPointers reports whether values of type t hold pointers: the collector does not look for those in
-// page-locked memory.
-func hasPointers(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return t.Len() > 0 && hasPointers(t.Elem())
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if hasPointers(f.Type) {
-				return true
-			}
-		}
-		return false
-	default:
-		return t.Kind() > reflect.Complex128 || t.Kind() == reflect.Invalid
-	}
 }
 
 // describe writes a field for people, and for a State to compare.

@@ -3,11 +3,10 @@ package pintensor
 import (
 	"errors"
 	"fmt"
-	"math"
-	"reflect"
 	"sync"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/dtype"
 	"gorgonia.org/tensor"
 )
 
@@ -34,7 +33,7 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 	if dt.Type == nil {
 		return nil, errors.New("dt is the zero Dtype, want one such as tensor.Float32")
 	}
-	if hasPointers(dt.Type) {
+	if dtype.HasPointers(dt.Type) {
 		return nil, fmt.Errorf("dt is %v, want a dtype without pointers: "+
 			"the garbage collector does not look into pinned memory", dt.Type)
 	}
@@ -51,51 +50,15 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 	return p, nil
 }
 
-// hasPointers reports whether values of the type refer to memory that the collector must find.
-func hasPointers(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return t.Len() > 0 && hasPointers(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if hasPointers(t.Field(i).Type) {
-				return true
-			}
-		}
-		return false
-	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice,
-		reflect.String, reflect.UnsafePointer:
-		return true
-	}
-	return false
-}
-
 // bytes returns the size in bytes of a tensor of the shape.
 func (p *prototype) bytes(shape []int) (int64, error) {
-	n, empty := p.size, false
-	for i, d := range shape {
-		switch {
-		case d < 0:
-			return 0, fmt.Errorf("shape %v: dimension %d is %d, want at least 0", clone(shape), i, d)
-		case d == 0:
-			empty = true
-		case n > math.MaxInt64/int64(d):
-			n = math.MaxInt64
-		default:
-			n *= int64(d)
-		}
+	n, err := dtype.Bytes(p.size, shape)
+	if err == nil && n > maxBlock {
+		// Of a copy, so that the caller's shape need not be on the heap.
+		err = fmt.Errorf("shape %v: too large, want at most %d bytes", append([]int(nil), shape...), int64(maxBlock))
 	}
-	if empty {
-		return 0, nil
-	}
-	if n > maxBlock {
-		return 0, fmt.Errorf("shape %v: too large, want at most %d bytes", clone(shape), int64(maxBlock))
-	}
-	return n, nil
+	return n, err
 }
-
-// clone copies a shape for an error's text, so that the variable itself need not be on the heap.
-func clone(shape []int) []int { return append([]int(nil), shape...) }
 
 // dense returns a tensor of the shape in mem.
 func (p *prototype) dense(mem []byte, shape []int) *tensor.Dense {
