@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -12,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The benchmarks run on whatever device asynccopy.OpenDefault finds, and say which in the first line
-// of their output. REQUIRE_GPU=1 makes them fail where that is not a GPU.
+// The benchmarks run on whatever device asynccopy.OpenDefault finds; BenchmarkDevice says which.
+// REQUIRE_GPU=1 makes them fail where that is not a GPU.
 
 var sizes = []struct {
 	name  string
@@ -37,6 +38,21 @@ func device(b *testing.B) *asynccopy.Device {
 		b.Fatalf("REQUIRE_GPU=1, but the device is %s", dev.Name())
 	}
 	return dev
+}
+
+// BenchmarkDevice measures opening the device, and names it.
+func BenchmarkDevice(b *testing.B) {
+	b.Run("name="+strings.ReplaceAll(device(b).Name(), " ", "_"), func(b *testing.B) {
+		for b.Loop() {
+			dev, err := asynccopy.OpenDefault()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := dev.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func stream(b *testing.B, dev *asynccopy.Device) *asynccopy.Stream {
@@ -82,6 +98,7 @@ var memories = []struct {
 }{{"pinned", true}, {"pageable", false}}
 
 func BenchmarkNew(b *testing.B) {
+	device(b) // whose context page-locked memory belongs to; making one each time would be measured too
 	engine, err := pintensor.NewEngine()
 	if err != nil {
 		b.Fatal(err)
@@ -120,6 +137,7 @@ func BenchmarkNew(b *testing.B) {
 }
 
 func BenchmarkPin(b *testing.B) {
+	device(b)
 	for _, size := range sizes {
 		b.Run("size="+size.name, func(b *testing.B) {
 			src := filled(b, size.bytes, false)
@@ -255,24 +273,33 @@ func (d *digits) gather(i int, dst []float32) {
 	}
 }
 
-// BenchmarkLoader runs shuffled epochs over data of MNIST's size; "dest=device" copies each batch ahead of
-// time. "loop" is what it is up against on the host: one goroutine that gathers the same batches by
-// hand into one buffer.
-func BenchmarkLoader(b *testing.B) {
+var batchSizes = []int{64, 256, 1024}
+
+// BenchmarkGatherLoop is what the loader is up against on the host: one goroutine that gathers batches
+// by hand, in a scattered order, into one buffer.
+func BenchmarkGatherLoop(b *testing.B) {
 	data := newDigits()
-	dev := device(b)
-	for _, batch := range []int{64, 256, 1024} {
-		b.Run(fmt.Sprintf("batch=%d/dest=host/by=loop", batch), func(b *testing.B) {
+	for _, batch := range batchSizes {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			images, labels := make([]float32, batch*784), make([]int64, batch)
 			for b.Loop() {
 				for i := range data.Len() {
-					k := i * 48271 % data.Len() // prime to the length: each sample once, in a scattered order
+					k := i * 48271 % data.Len() // prime to the length: each sample once
 					data.gather(k, images[i%batch*784:][:784])
 					labels[i%batch] = data.labels[k]
 				}
 			}
 			b.ReportMetric(float64(b.N)*float64(data.Len())/b.Elapsed().Seconds(), "samples/s")
 		})
+	}
+}
+
+// BenchmarkLoader runs shuffled epochs over data of MNIST's size; "dest=device" copies each batch ahead of
+// time.
+func BenchmarkLoader(b *testing.B) {
+	data := newDigits()
+	dev := device(b)
+	for _, batch := range batchSizes {
 		for _, workers := range []int{1, 2, 4, 8, 16} {
 			for _, dest := range []string{"host", "device"} {
 				b.Run(fmt.Sprintf("batch=%d/dest=%s/workers=%d", batch, dest, workers), func(b *testing.B) {
@@ -296,17 +323,12 @@ func benchmarkLoader(b *testing.B, data *digits, cfg dataloader.Config) {
 	samples := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		var last *asynccopy.Tensor
 		for batch, err := range l.Batches(context.Background()) {
 			if err != nil {
 				b.Fatal(err)
 			}
 			samples += batch.Len()
-			if cfg.Stream != nil {
-				last = batch.Device(0)
-			}
 		}
-		_ = last
 		if cfg.Stream != nil {
 			if err := cfg.Stream.Synchronize(context.Background()); err != nil {
 				b.Fatal(err)

@@ -38,6 +38,11 @@ func (d *Device) fail(err error) error {
 	if err == nil {
 		return nil
 	}
+	return d.wrap(err)
+}
+
+// wrap is apart from fail because its argument is on the heap, also where there is no error.
+func (d *Device) wrap(err error) error {
 	err = fmt.Errorf("asynccopy: %w", err)
 	if sticky(err) {
 		err = fmt.Errorf("%w: the device is of no more use to this process", err)
