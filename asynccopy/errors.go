@@ -53,6 +53,9 @@ func (d *Device) wrap(err error) error {
 
 // sticky reports whether err says that the device's context is lost, with all work in it.
 func sticky(err error) bool {
+	if err == nil {
+		return false
+	}
 	var failed *driver.Error
 	return errors.As(err, &failed) && failed.Sticky()
 }
