@@ -10,7 +10,7 @@
 //
 // In PyTorch's words:
 //
-//	torch.empty(n, pin_memory=True)             pintensor.New(dt, n)
+//	torch.zeros(n, pin_memory=True), empty      pintensor.New(dt, n), pintensor.Empty
 //	t.pin_memory(), t.is_pinned()               pintensor.Pin(t), pintensor.IsPinned(t)
 //	t.to("cuda", non_blocking=True)             stream.ToDevice(t, true)
 //	x.to("cpu", non_blocking=True)              stream.ToHost(x, true), then Download.Wait

@@ -22,7 +22,7 @@ var (
 	ErrClosed = errors.New("closed")
 
 	// ErrReleased: the tensor was released before.
-	ErrReleased = errors.New("released before")
+	ErrReleased = errors.New("already released")
 )
 
 // errLost is the result of work about which the driver could not be asked.

@@ -284,7 +284,7 @@ func TestReleasedTensorIsRefused(t *testing.T) {
 			"Release": x.Release(), "ToHost": toHost, "ToHostInto": toHostInto, "Use": x.Use(s),
 			"ToDeviceInto": s.ToDeviceInto(x, pageable(10, 1), false),
 		} {
-			refused(r, call, err, call, "the tensor was released before")
+			refused(r, call, err, call, "the tensor was already released")
 			if !errors.Is(err, asynccopy.ErrReleased) {
 				r.Errorf("%s of a released Tensor: %v, want ErrReleased", call, err)
 			}

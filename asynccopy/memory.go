@@ -196,8 +196,8 @@ func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 	return p, err
 }
 
-// collect runs the collector, and gives the cleanups of what it finds 100 ms: the last it finds here is its
-// own.
+// collect runs the collector, then waits until a cleanup of its own has run, at most 100 ms. Cleanups run
+// side by side, so those of tensors that it found may still be to come: alloc tries more than once.
 func collect() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new([16]byte), func(ran chan struct{}) { close(ran) }, ran)

@@ -17,7 +17,7 @@ type options struct {
 func WithMemory(bytes int64) Option {
 	return func(o *options) error {
 		if bytes <= 0 {
-			return fmt.Errorf("WithMemory: bytes is %d, must be positive", bytes)
+			return fmt.Errorf("WithMemory: bytes is %d, want at least 1", bytes)
 		}
 		o.memory = bytes
 		return nil

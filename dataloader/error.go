@@ -16,7 +16,7 @@ var (
 	ErrRunning = errors.New("dataloader: a loop over this loader is running")
 
 	// ErrReleased is what releasing a Batch again gives, or one whose turn of the loop is over.
-	ErrReleased = errors.New("dataloader: batch was released")
+	ErrReleased = errors.New("already released")
 
 	// ErrTimeout is the cause of an error about a Read that took longer than Config.Timeout.
 	ErrTimeout = errors.New("timeout")

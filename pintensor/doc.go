@@ -14,7 +14,8 @@
 //
 // In the words of CUDA and PyTorch:
 //
-//	torch.zeros(..., pin_memory=True), cudaHostAlloc   New
+//	torch.zeros(..., pin_memory=True)                  New
+//	torch.empty(..., pin_memory=True), cudaHostAlloc   Empty
 //	tensor.pin_memory()                                Pin, always a copy
 //	tensor.is_pinned(), cudaPointerGetAttributes       IsPinned
 //	cudaHostRegister, cudaHostUnregister               Engine.Register
