@@ -56,11 +56,14 @@ type block struct {
 
 	mu    sync.Mutex
 	state state
-	owner uintptr // address of the Dense that may release it, 0 for Alloc. Compared, never followed.
-	lease uint64  // counts the leases, so that Free knows its own from a later one
-	want  int64   // bytes asked for
-	fill  byte    // what poison mode fills it with
-	dirty bool    // was lent before, so not zero
+	// owner is the address of the Dense that may release it, 0 for Alloc. It is compared, never followed. A header
+	// that is made at this address after the owner is gone, on memory of a view that is left, passes for it; a
+	// weak pointer would tell, for twice the price of New.
+	owner uintptr
+	lease uint64 // counts the leases, so that Free knows its own from a later one
+	want  int64  // bytes asked for
+	fill  byte   // what poison mode fills it with
+	dirty bool   // was lent before, so not zero
 
 	allocated time.Time // when Alloc lent it; zero otherwise
 	seenDead  bool      // the collector has found it unreachable once since
@@ -130,11 +133,12 @@ func (b *block) release() (isFree bool) {
 // collector sees may refer to the memory. So a block lent by Alloc must be found unreachable twice, and
 // some time after it was lent.
 func reclaim(p *byte) {
-	b := blocks.find(uintptr(unsafe.Pointer(p)))
+	head := -uintptr(unsafe.Pointer(p)) % pageSize // the block starts on the first page boundary
+	b := blocks.find(uintptr(unsafe.Pointer(p)) + head)
 	if b == nil {
 		return // it was given up just as the collector found it
 	}
-	mem := unsafe.Add(unsafe.Pointer(p), b.head)
+	mem := unsafe.Add(unsafe.Pointer(p), head)
 	runtime.SetFinalizer(p, reclaim)
 	b.mu.Lock()
 	if b.state != lent && b.state != busy {

@@ -90,7 +90,7 @@ func (e *Engine) discard(c cached) error {
 		c.b.locked.Store(false)
 		e.n.registered.sub(c.b.size)
 	}
-	blocks.remove(c.b.lo - c.b.head)
+	blocks.remove(c.b.lo)
 	runtime.SetFinalizer((*byte)(unsafe.Add(c.mem, -int(c.b.head))), nil)
 	e.owned.Add(-c.b.size)
 	e.n.trims.Add(1)

@@ -106,3 +106,14 @@ func wasGivenUp(t *tensor.Dense) bool {
 
 // isReleased goes by the flag that the engine left, since Gorgonia replaces engines.
 func isReleased(t *tensor.Dense) bool { return !t.IsNativelyAccessible() }
+
+// checkAccess refuses a tensor whose memory the host can't access, such as another device's.
+func checkAccess(t *tensor.Dense) error {
+	switch {
+	case t.IsNativelyAccessible():
+		return nil
+	case wasGivenUp(t):
+		return ErrReleased
+	}
+	return fmt.Errorf("its engine %T says that the host can't access its memory", t.Engine())
+}

@@ -73,7 +73,7 @@ func (e *Engine) cold(class int, size int64) (cached, error) {
 	}
 	b := &block{eng: e, lo: uintptr(mem), head: head, size: size, class: class}
 	b.locked.Store(locked)
-	if other := blocks.add(b.lo-head, b.lo+uintptr(size), b); other != nil {
+	if other := blocks.add(b.lo, b.lo+uintptr(size), b); other != nil {
 		// Going on would give one piece of memory to two owners.
 		panic("pintensor: the heap gave out memory of a block that is still in use")
 	}

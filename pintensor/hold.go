@@ -1,6 +1,7 @@
 package pintensor
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -26,11 +27,19 @@ type Hold struct {
 // nothing.
 func Acquire(t *tensor.Dense) (Hold, error) {
 	if t == nil {
-		return Hold{}, fmt.Errorf("pintensor: Acquire: t is nil, want a *tensor.Dense")
+		return Hold{}, errors.New("pintensor: Acquire: t is nil, want a *tensor.Dense")
 	}
+	h, err := acquire(t)
+	if err != nil {
+		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), err)
+	}
+	return h, nil
+}
+
+func acquire(t *tensor.Dense) (Hold, error) {
 	b := blocks.holding(t.Raw)
 	if b == nil && wasGivenUp(t) {
-		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), ErrReleased)
+		return Hold{}, ErrReleased
 	}
 	if b == nil {
 		return Hold{}, nil
@@ -41,7 +50,7 @@ func Acquire(t *tensor.Dense) (Hold, error) {
 		return Hold{}, nil
 	}
 	if b.state == free || b.state == busy || isReleased(t) {
-		return Hold{}, fmt.Errorf("pintensor: Acquire: t of shape %v: %w", t.Shape(), ErrReleased)
+		return Hold{}, ErrReleased
 	}
 	b.lastHold++
 	b.holds = append(b.holds, b.lastHold)

@@ -16,11 +16,14 @@ func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Pin: t is nil, want a *tensor.Dense")
 	}
-	hold, err := Acquire(t)
+	hold, err := acquire(t)
 	if err != nil {
-		return nil, fmt.Errorf("pintensor: Pin: %w", err)
+		return nil, fmt.Errorf("pintensor: Pin: t of shape %v: %w", t.Shape(), err)
 	}
 	defer hold.Done()
+	if err := checkAccess(t); err != nil {
+		return nil, fmt.Errorf("pintensor: Pin: t of shape %v: %w", t.Shape(), err)
+	}
 	layout, err := strided.Of(t)
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Pin: %w", err)

@@ -1,6 +1,7 @@
 package pintensor
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -126,3 +127,33 @@ func TestPinReadsOnly(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A tensor of another device has addresses that the host must not follow.
+func TestMemoryThatTheHostCannotAccess(t *testing.T) {
+	e := newRig(t)
+	d := tensor.New(tensor.WithEngine(elsewhere{}), tensor.Of(tensor.Float32), tensor.WithShape(4), tensor.FromMemory(1<<40, 16))
+	_, pin := e.Pin(d)
+	_, register := e.Register(d)
+	for call, err := range map[string]error{"Pin": pin, "Register": register} {
+		want := "pintensor: " + call + ": t of shape (4): its engine pintensor.elsewhere says that the host can't access its memory"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", call, err, want)
+		}
+	}
+	released := must[*tensor.Dense](t)(e.New(tensor.Float32, 4))
+	if err := e.Release(released); err != nil {
+		t.Fatal(err)
+	}
+	_, pin = e.Pin(released)
+	_, register = e.Register(released)
+	for call, err := range map[string]error{"Pin": pin, "Register": register} {
+		if want := "pintensor: " + call + ": t of shape (4): already released"; !errors.Is(err, ErrReleased) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", call, err, want)
+		}
+	}
+}
+
+// elsewhere is the engine of such a tensor.
+type elsewhere struct{ tensor.StdEng }
+
+func (elsewhere) AllocAccessible() bool { return false }

@@ -32,6 +32,9 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 	if _, err := prototypeOf(t.Dtype()); err != nil {
 		return nil, fmt.Errorf("pintensor: Register: %w", err)
 	}
+	if err := checkAccess(t); err != nil {
+		return nil, fmt.Errorf("pintensor: Register: t of shape %v: %w", t.Shape(), err)
+	}
 	if len(t.Raw) == 0 {
 		return func() error { return nil }, nil
 	}

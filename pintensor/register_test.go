@@ -203,3 +203,31 @@ func TestRegisteredMemoryOutlivesClose(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Memory given to Register may lie on the page in which the allocation of a block begins, ahead of the block's own
+// first page, where the system's pages are larger than the heap's.
+func TestBlocksBesideRegisteredMemoryOnLargerPages(t *testing.T) {
+	old := pageSize
+	t.Cleanup(func() { pageSize = old }) // when the rig has given everything back
+	pageSize = 64 << 10
+	e := newRig(t)
+	for range 200 {
+		d := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(40<<10))
+		unregister, err := e.Register(d)
+		if err != nil && !errors.Is(err, ErrOverlap) {
+			t.Fatal(err)
+		}
+		b := must[*tensor.Dense](t)(e.New(tensor.Uint8, 40<<10))
+		t.Cleanup(func() {
+			if err := e.Release(b); err != nil {
+				t.Error(err)
+			}
+			if unregister == nil {
+				return
+			}
+			if err := unregister(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
