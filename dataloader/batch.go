@@ -48,7 +48,7 @@ func (b *Batch) Len() int { return b.n }
 func (b *Batch) Host(field int) *tensor.Dense {
 	v := b.valid("Host").view
 	if field < 0 || field >= len(v.host) {
-		panic(fmt.Errorf("dataloader: Batch.Host(%d): the data set has %d fields", field, len(v.host)))
+		panic(fmt.Errorf("dataloader: Batch.Host(%d): want a field from 0 to %d", field, len(v.host)-1))
 	}
 	return v.host[field]
 }
@@ -64,7 +64,7 @@ func (b *Batch) Device(field int) *asynccopy.Tensor {
 		panic(fmt.Errorf("dataloader: Batch.Device(%d): Config.Stream is nil: batches are on the host", field))
 	}
 	if field < 0 || field >= len(s.view.device) {
-		panic(fmt.Errorf("dataloader: Batch.Device(%d): the data set has %d fields", field, len(s.view.device)))
+		panic(fmt.Errorf("dataloader: Batch.Device(%d): want a field from 0 to %d", field, len(s.view.device)-1))
 	}
 	return s.view.device[field]
 }
@@ -99,6 +99,7 @@ func (b *Batch) Release() error {
 	if s == nil {
 		return fmt.Errorf("dataloader: Batch.Release: batch %d of epoch %d: %w", b.Index, b.Epoch, ErrReleased)
 	}
+	b.Indices = nil // they become another batch's
 	if b.kept {
 		s.count(1)
 		return s.l.put(s)

@@ -15,7 +15,8 @@ import (
 type LastBatch int
 
 const (
-	// KeepLast delivers it as it is, smaller than the others.
+	// KeepLast delivers it as it is, smaller than the others. A Gorgonia graph that was made for BatchSize
+	// rows refuses it: gorgonia.Let returns an error about its shape. Use DropLast or PadLast there.
 	KeepLast LastBatch = iota
 
 	// DropLast leaves its samples out of the epoch.
@@ -150,9 +151,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataloader: Config.WorldSize = %d: want >= 0", c.WorldSize)
 	case c.Rank < 0 || c.Rank >= max(c.WorldSize, 1):
 		return fmt.Errorf("dataloader: Config.Rank = %d: want 0 to %d (WorldSize is %d)", c.Rank, max(c.WorldSize, 1)-1, c.WorldSize)
-	}
-	if s := c.Sampler; s != nil && s.Len() < 0 {
-		return fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", s.Len())
 	}
 	return nil
 }

@@ -206,8 +206,8 @@ func TestMisuseInRead(t *testing.T) {
 	e := newEngine(t)
 	for name, read := range map[string]func(row Row){
 		"dataloader: Values[float64]: field 0 is \"value\" float32 (2, 3)": func(row Row) { Values[float64](row, 0) },
-		"dataloader: Row.Bytes(2): the data set has 2 fields":              func(row Row) { row.Bytes(2) },
-		"dataloader: Row.Bytes(-1): the data set has 2 fields":             func(row Row) { Values[float64](row, -1) },
+		"dataloader: Row.Bytes(2): want a field from 0 to 1":               func(row Row) { row.Bytes(2) },
+		"dataloader: Row.Bytes(-1): want a field from 0 to 1":              func(row Row) { Values[float64](row, -1) },
 		"runtime.Goexit was called in a worker":                            func(Row) { runtime.Goexit() },
 	} {
 		for _, workers := range []int{1, 3} {

@@ -14,7 +14,10 @@ import (
 	"github.com/pintensor/pin/pintensor"
 )
 
-const maxInt = math.MaxInt
+const (
+	maxInt   = math.MaxInt
+	maxEpoch = maxInt / 2 // that may be asked for; epochs after it still have a number
+)
 
 // Loader reads a data set batch by batch, ahead of the loop that uses the batches. See the package's
 // documentation for order, ownership and errors. Its methods are safe for concurrent use.
@@ -66,7 +69,11 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: newPlan(&cfg, samples), engine: cfg.Pin, workers: cfg.workers(), freed: make(chan struct{})}
+	plan := newPlan(&cfg, samples)
+	if plan.places < 0 {
+		return nil, fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", plan.places)
+	}
+	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, workers: cfg.workers(), freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
 	if cfg.LastBatch == PadLast && l.rows > 0 {
 		l.rows = cfg.BatchSize
@@ -155,10 +162,10 @@ func (l *Loader) start(ctx context.Context) (*run, error) {
 		l.mu.Unlock()
 		return nil, ErrRunning
 	}
-	if n := l.setEpoch; n != nil && *n < 0 {
+	if n := l.setEpoch; n != nil && (*n < 0 || *n > maxEpoch) {
 		l.setEpoch = nil
 		l.mu.Unlock()
-		return nil, fmt.Errorf("dataloader: SetEpoch(%d): want >= 0", *n)
+		return nil, fmt.Errorf("dataloader: SetEpoch(%d): want 0 to %d", *n, maxEpoch)
 	}
 	if ctx.Err() != nil {
 		l.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/pintensor"
 )
 
 // reserve makes room for n rows, of at least the usual size of a batch.
@@ -31,7 +32,12 @@ func (s *slot) reserve(n int) error {
 		}
 		d, err := s.l.engine.New(s.layout.fields[i].Dtype, s.batchShape(i, n)...)
 		if err != nil {
-			return errors.Join(append(s.free(), fmt.Errorf("field %s: %w", s.layout.fields[i].describe(), err))...)
+			err = fmt.Errorf("field %s: %w", s.layout.fields[i].describe(), err)
+			if errors.Is(err, pintensor.ErrLimit) {
+				err = fmt.Errorf("%w; this loader has up to %d batches of %d bytes in memory: a smaller Config.BatchSize or Config.Prefetch needs less",
+					err, s.l.tokens, n*s.layout.total)
+			}
+			return errors.Join(append(s.free(), err)...)
 		}
 		size := n * s.rowBytes[i]
 		s.pinned = append(s.pinned, d)

@@ -79,7 +79,9 @@ func (p *plan) fill(epoch, b, lo int, dst []int) {
 // batch returns the samples of batch b of a BatchSampler, in the memory of dst where that is large enough.
 func (p *plan) batch(epoch, b int, dst []int) []int {
 	place := b*p.world + p.rank
-	place %= p.dealt.Len(epoch) // filled up from the start
+	if p.world > 1 {
+		place %= max(p.dealt.Len(epoch), 1) // filled up from the start
+	}
 	got := p.dealt.Batch(epoch, place, dst[:0])
 	// The sampler may return memory of its own, which is not ours to change.
 	return append(dst[:0], got...)

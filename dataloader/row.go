@@ -126,7 +126,7 @@ func (r Rows) Bytes(field int) []byte {
 // sizeOf returns the bytes of a row of field, and panics with the name of the call if there is none.
 func (b *buffer) sizeOf(call string, field int) int {
 	if field < 0 || field >= len(b.rowBytes) {
-		panic(fmt.Errorf("dataloader: %s(%d): the data set has %d fields", call, field, len(b.rowBytes)))
+		panic(fmt.Errorf("dataloader: %s(%d): want a field from 0 to %d", call, field, len(b.rowBytes)-1))
 	}
 	return b.rowBytes[field]
 }

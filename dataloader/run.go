@@ -55,7 +55,7 @@ type run struct {
 func newRun(ctx context.Context, l *Loader, p position) *run {
 	count := l.plan.len(p.epoch)
 	total := max(count-p.batch-len(p.ahead), 0)
-	tokens := min(l.tokens, total+1)
+	tokens := min(l.tokens-1, total) + 1 // total may be the largest int: an order without an end
 	r := &run{
 		l: l, epoch: p.epoch, first: p.batch, ahead: p.ahead, total: total, count: count,
 		began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}),
@@ -75,7 +75,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 	}
 	workers := l.workers
 	if rows := l.plan.maxSize(); rows > 0 {
-		workers = min(workers, total*((rows+r.partSize(rows)-1)/r.partSize(rows)))
+		workers = min(workers, min(workers, total)*((rows+r.partSize(rows)-1)/r.partSize(rows)))
 	} else if total == 0 {
 		workers = 0
 	}

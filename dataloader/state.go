@@ -62,9 +62,9 @@ func (l *Loader) passOver(epoch int) {
 	l.at = position{epoch: epoch + 1}
 }
 
-// SetEpoch makes n, >= 0, the epoch of the next loop, from its first batch on. A loop that runs is not
-// affected. A negative n is an error of the next loop. Epochs advance by themselves: there is no need to
-// call it each time.
+// SetEpoch makes n the epoch of the next loop, from its first batch on. A loop that runs is not affected. An
+// n below 0 or above [math.MaxInt]/2 is an error of the next loop. Epochs advance by themselves: there is no
+// need to call it each time.
 func (l *Loader) SetEpoch(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,8 +178,8 @@ func (l *Loader) fits(s State) error {
 	if s.Rank != want.Rank || s.WorldSize != want.WorldSize {
 		differ("Rank", fmt.Sprintf("%d of %d", s.Rank, s.WorldSize), fmt.Sprintf("%d of %d", want.Rank, want.WorldSize))
 	}
-	if s.Epoch < 0 {
-		differ("Epoch", s.Epoch, "none below 0")
+	if s.Epoch < 0 || s.Epoch > maxEpoch {
+		differ("Epoch", s.Epoch, fmt.Sprintf("epochs 0 to %d", maxEpoch))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -192,7 +194,8 @@ func TestRestoreRefusesWhatDoesNotFit(t *testing.T) {
 		"State.LastBatch = DropLast: this loader has KeepLast":                func(s *State) { s.LastBatch = "DropLast" },
 		"State.Rank = 0 of 2: this loader has 0 of 1":                         func(s *State) { s.WorldSize = 2 },
 		"State.Fields = [x]: this loader has":                                 func(s *State) { s.Fields = []string{"x"} },
-		"State.Epoch = -1: this loader has none below 0":                      func(s *State) { s.Epoch = -1 },
+		"State.Epoch = -1: this loader has epochs 0 to ":                      func(s *State) { s.Epoch = -1 },
+		fmt.Sprintf("State.Epoch = %d: this loader has epochs", math.MaxInt):  func(s *State) { s.Epoch = math.MaxInt },
 		"State.Batch = 5: this loader has batches 0 to 4":                     func(s *State) { s.Batch = 5 },
 		"State.Batch = -1: this loader has batches 0 to 4":                    func(s *State) { s.Batch = -1 },
 		"State.Ahead = [2]: this loader has batches above 2, ascending, to 4": func(s *State) { s.Ahead = []int{2} },

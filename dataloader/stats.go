@@ -45,7 +45,7 @@ func (l *Loader) Stats() Stats {
 		Waited:  time.Duration(l.waited.Load()),
 		Workers: l.workers, Prefetch: l.tokens - 1,
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
-		PinnedLimit: int64(min(l.tokens, l.plan.batches+1)) * int64(l.rows) * int64(l.layout.total),
+		PinnedLimit: int64(min(l.tokens-1, l.plan.batches)+1) * int64(l.rows) * int64(l.layout.total),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -389,7 +389,8 @@ func TestEngineLimit(t *testing.T) {
 	turns := 0
 	for b, err := range l.Batches(t.Context()) {
 		var batch *SampleError
-		if b != nil || !errors.Is(err, pintensor.ErrLimit) || !errors.As(err, &batch) || batch.Index != -1 || batch.Batch != turns {
+		if b != nil || !errors.Is(err, pintensor.ErrLimit) || !errors.As(err, &batch) || batch.Index != -1 || batch.Batch != turns ||
+			!strings.HasSuffix(err.Error(), "this loader has up to 3 batches of 128000 bytes in memory: a smaller Config.BatchSize or Config.Prefetch needs less") {
 			t.Fatalf("batch %d: %v, %v", turns, b, err)
 		}
 		turns++

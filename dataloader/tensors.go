@@ -47,7 +47,7 @@ func (d *tensorDataset) add(i int, t *tensor.Dense) error {
 	case len(shape) == 0:
 		return fmt.Errorf("is a scalar: want at least one axis, the samples")
 	case !t.IsNativelyAccessible():
-		return fmt.Errorf("its memory is not in the host's reach: want one on the host")
+		return fmt.Errorf("its memory was released, or is not in the host's reach: want one that has its memory on the host")
 	case t.IsMasked() && shape.TotalSize() > 0:
 		return fmt.Errorf("has a mask: want one without, as batches have none")
 	case i > 0 && shape[0] != d.n:
