@@ -7,6 +7,7 @@ package soft
 // those are counted. The pages between belong to one range for as long as it is listed.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -56,7 +57,9 @@ func (h *host) Register(p unsafe.Pointer, n int64) error {
 	first, size := h.pages(r)
 	if err := h.lock(first, size); err != nil {
 		// Part of it may be locked. What was locked before, for neighbours, stays so.
-		h.release(r)
+		if failed := h.release(r, true); failed != nil {
+			return errors.Join(err, failed)
+		}
 		return err
 	}
 	return nil
@@ -72,7 +75,7 @@ func (h *host) Unregister(p unsafe.Pointer) error {
 	r := h.ranges[i]
 	r.leaving = true
 	h.mu.Unlock()
-	return h.release(r)
+	return h.release(r, false)
 }
 
 // add lists r unless it overlaps another range. Pages are counted before they are locked, so that a
@@ -96,36 +99,37 @@ func (h *host) add(r *lockedRange) error {
 	return nil
 }
 
-// release unlocks the pages of r that no other range needs, and takes r from the list. The pages between
-// its edges can take long and are r's alone. The edges are unlocked under the mutex, else a neighbour could
-// count and lock one of them between the count and the system call, and lose it; this takes a microsecond.
-func (h *host) release(r *lockedRange) error {
+// release unlocks the pages of r that no other range needs, and takes r from the list. If a page can't be
+// unlocked r stays listed, so that Unregister can be repeated; with always it goes all the same. The pages
+// between its edges can take long and are r's alone. The edges are unlocked under the mutex, else a
+// neighbour could count and lock one of them between the count and the system call, and lose it; this takes
+// a microsecond.
+func (h *host) release(r *lockedRange, always bool) error {
 	first, last := h.edgesOf(r)
-	var failed error
+	edges := slices.Compact([]uintptr{first, last}) // a small range has one
+	var errs []error
 	if inner := first + h.page; inner < last {
-		failed = h.unlock(inner, last-inner)
+		errs = append(errs, h.unlock(inner, last-inner))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.dropEdge(first); failed == nil {
-		failed = err
+	for _, page := range edges {
+		if h.edges[page] == 1 {
+			errs = append(errs, h.unlock(page, h.page))
+		}
 	}
-	if last != first {
-		if err := h.dropEdge(last); failed == nil {
-			failed = err
+	err := errors.Join(errs...)
+	if err != nil && !always {
+		r.leaving = false
+		return err
+	}
+	for _, page := range edges {
+		if h.edges[page]--; h.edges[page] == 0 {
+			delete(h.edges, page)
 		}
 	}
 	h.ranges = slices.DeleteFunc(h.ranges, func(other *lockedRange) bool { return other == r })
-	return failed
-}
-
-// dropEdge unlocks a page if no other range has it as an edge.
-func (h *host) dropEdge(page uintptr) error {
-	if h.edges[page]--; h.edges[page] > 0 {
-		return nil
-	}
-	delete(h.edges, page)
-	return h.unlock(page, h.page)
+	return err
 }
 
 // search returns where in ranges one that begins at addr is or would be.

@@ -162,16 +162,47 @@ func TestNeighboursAtOnce(t *testing.T) {
 	}
 }
 
-func TestFailedUnlockIsReported(t *testing.T) {
-	_, h := newModel(100)
+// TestFailedUnlockCanBeRepeated: until then the memory counts as registered.
+func TestFailedUnlockCanBeRepeated(t *testing.T) {
+	m, h := newModel(100)
 	memory := onHeap(10 * modelPage)
 	if err := h.Register(hostPointer(memory), int64(len(memory))); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
+	for failing := range 3 { // the pages between, then an edge, then the other
+		call := 0
+		h.unlock = func(addr, n uintptr) error {
+			if call++; call == failing+1 {
+				return broken
+			}
+			return m.unlock(addr, n)
+		}
+		if err := h.Unregister(hostPointer(memory)); !errors.Is(err, broken) {
+			t.Errorf("unlock %d fails: Unregister: %v, want %v", failing+1, err, broken)
+		}
+		if err := h.Register(hostPointer(memory), 1); err == nil {
+			t.Error("registered though it is still locked")
+		}
+	}
+	h.unlock = m.unlock
+	if err := h.Unregister(hostPointer(memory)); err != nil {
+		t.Error(err)
+	}
+	if len(h.ranges)+len(h.edges) != 0 || len(m.locked) != 0 {
+		t.Error("something is still listed or locked")
+	}
+}
+
+// TestFailedRegisterLeavesNothing: what it locked can't be unlocked either, but it has failed.
+func TestFailedRegisterLeavesNothing(t *testing.T) {
+	_, h := newModel(3)
+	memory := onHeap(10 * modelPage)
+	broken := errors.New("broken")
 	h.unlock = func(addr, n uintptr) error { return broken }
-	if err := h.Unregister(hostPointer(memory)); err != broken {
-		t.Errorf("Unregister: %v, want %v", err, broken)
+	err := h.Register(hostPointer(memory), int64(len(memory)))
+	if !errors.Is(err, errModelLimit) || !errors.Is(err, broken) {
+		t.Errorf("Register: %v, want the lock's error and the unlock's", err)
 	}
 	if len(h.ranges)+len(h.edges) != 0 {
 		t.Error("the range is still listed")
