@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -37,29 +38,29 @@ the same weights and losses, to the last bit, on one kind of processor, whatever
 // returns flag.ErrHelp.
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
-	fs := flag.NewFlagSet("mnist", flag.ContinueOnError)
-	fs.StringVar(&c.data, "data", "", "`folder` with the four MNIST files, gzipped or not (default $MNIST_DIR, else a Go module with them is downloaded once)")
-	fs.IntVar(&c.epochs, "epochs", 2, "passes over the training images")
-	fs.IntVar(&c.batch, "batch", 64, "images a batch")
-	fs.Float64Var(&c.learningRate, "lr", 0.1, "learning rate of the gradient descent")
-	fs.IntVar(&c.workers, "workers", 0, "goroutines that prepare batches (0: as the loader finds best)")
-	fs.Uint64Var(&c.seed, "seed", 1, "seed of the weights and of the order of the images")
-	fs.StringVar(&c.dtype, "dtype", "float32", "float32 or float64")
-	fs.StringVar(&c.model, "model", "mlp", "mlp (784-300-100-10) or cnn (two convolutions)")
-	fs.StringVar(&c.plot, "plot", "", "`file`.png for the curve of the loss")
+	flags := flag.NewFlagSet("mnist", flag.ContinueOnError)
+	flags.StringVar(&c.data, "data", "", "`folder` with the four MNIST files, gzipped or not (default $MNIST_DIR, else a Go module with them is downloaded once)")
+	flags.IntVar(&c.epochs, "epochs", 2, "passes over the training images")
+	flags.IntVar(&c.batch, "batch", 64, "images a batch")
+	flags.Float64Var(&c.learningRate, "lr", 0.1, "learning rate of the gradient descent")
+	flags.IntVar(&c.workers, "workers", 0, "goroutines that prepare batches (0: as the loader finds best)")
+	flags.Uint64Var(&c.seed, "seed", 1, "seed of the weights and of the order of the images")
+	flags.StringVar(&c.dtype, "dtype", "float32", "float32 or float64")
+	flags.StringVar(&c.model, "model", "mlp", "mlp (784-300-100-10) or cnn (two convolutions)")
+	flags.StringVar(&c.plot, "plot", "", "`file`.png for the curve of the loss")
 
-	fs.SetOutput(io.Discard) // the caller shows the error, once
-	err := fs.Parse(args)
+	flags.SetOutput(io.Discard) // the caller shows the error, once
+	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fs.SetOutput(out)
+		flags.SetOutput(out)
 		fmt.Fprint(out, usage)
-		fs.PrintDefaults()
+		flags.PrintDefaults()
 		return c, err
 	case err != nil:
 		return c, fmt.Errorf("%w; %w", err, errUsage)
-	case fs.NArg() > 0:
-		return c, fmt.Errorf("argument %q: only flags are expected; %w", fs.Arg(0), errUsage)
+	case flags.NArg() > 0:
+		return c, fmt.Errorf("argument %q: only flags are expected; %w", flags.Arg(0), errUsage)
 	}
 	return c, c.check()
 }
@@ -90,13 +91,34 @@ func checkPlot(path string) error {
 	if !strings.EqualFold(filepath.Ext(path), ".png") {
 		return badFlag("plot", path, "a name ending in .png")
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return badFlag("plot", path, "a file, not a folder")
-	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 		return badFlag("plot", path, "a file in a folder that exists")
 	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = writable(filepath.Dir(path))
+	case err == nil && !info.Mode().IsRegular():
+		return badFlag("plot", path, "a file, not a folder or device")
+	case err == nil:
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w (%w)", badFlag("plot", path, "a file that can be written"), err)
+	}
 	return nil
+}
+
+// writable returns an error if no file can be made in dir.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, "*.png")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func badFlag(name string, value any, expected string) error {

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -59,6 +61,42 @@ func TestBadFlags(t *testing.T) {
 		}
 		if out.Len() > 0 {
 			t.Errorf("%s: printed %q, want the error alone", args, out.String())
+		}
+	}
+}
+
+// That a plot cannot be written must show before the training, and looking must change nothing.
+func TestPlotIsCheckedFirst(t *testing.T) {
+	check(t)
+	dir := t.TempDir()
+	folder, old, fresh := filepath.Join(dir, "folder.png"), filepath.Join(dir, "old.png"), filepath.Join(dir, "new.png")
+	if err := errors.Join(os.Mkdir(folder, 0o777), os.WriteFile(old, []byte("old"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{old: "", fresh: "", folder: "a file, not a folder or device"} {
+		if err := checkPlot(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", path, err, want)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("%d files afterwards, want the two from before (%v)", len(entries), err)
+	}
+	if data, err := os.ReadFile(old); err != nil || string(data) != "old" {
+		t.Errorf("the old plot holds %q (%v)", data, err)
+	}
+	var refuses []string
+	if runtime.GOOS == "linux" {
+		refuses = append(refuses, "/proc/a.png") // to root, too
+	}
+	if runtime.GOOS != "windows" && os.Geteuid() != 0 {
+		if err := errors.Join(os.Chmod(old, 0o444), os.Chmod(folder, 0o555)); err != nil {
+			t.Fatal(err)
+		}
+		refuses = append(refuses, old, filepath.Join(folder, "a.png"))
+	}
+	for _, path := range refuses {
+		if err := checkPlot(path); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "expected a file that can be written") {
+			t.Errorf("%s: error %v, want one that it cannot be written", path, err)
 		}
 	}
 }

@@ -74,7 +74,10 @@ func (c *curve) save(path string) error {
 	if err := c.addEpochs(p); err != nil {
 		return err
 	}
-	return p.Save(20*vg.Centimeter, 12*vg.Centimeter, path)
+	if err := p.Save(20*vg.Centimeter, 12*vg.Centimeter, path); err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	return nil
 }
 
 // wholeTicks gives an axis at most ten ticks, at multiples of 1, 2 or 5 times a power of ten.

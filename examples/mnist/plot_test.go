@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -37,8 +38,8 @@ func TestSavePlot(t *testing.T) {
 	}
 	var c curve
 	c.add(1)
-	if err := c.save(filepath.Join(t.TempDir(), "missing", "a.png")); err == nil {
-		t.Error("saved into a folder that does not exist")
+	if err := c.save(filepath.Join(t.TempDir(), "missing", "a.png")); err == nil || !strings.HasPrefix(err.Error(), "plot: ") {
+		t.Errorf("saved into a folder that does not exist: %v", err)
 	}
 }
 

@@ -27,6 +27,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return explain(ctx, err, "looking for the MNIST files", nil)
 	}
 	trainImages, testImages, err := load(dir)
+	if err == nil {
+		err = explain(ctx, ctx.Err(), "reading the MNIST files", nil)
+	}
 	if err != nil {
 		return err
 	}

@@ -205,6 +205,18 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// Nothing is trained, and nothing said about training, where Ctrl-C comes while the files are read.
+func TestInterruptWhileReading(t *testing.T) {
+	check(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out bytes.Buffer
+	err := run(ctx, []string{"-data", writeFiles(t, bars(10, 1), bars(10, 2)), "-batch", "4"}, &out, &out)
+	if err == nil || err.Error() != "interrupted while reading the MNIST files" || status(err) != 130 || out.Len() > 0 {
+		t.Errorf("error %v with status %d, output %q", err, status(err), &out)
+	}
+}
+
 // An error leaves no half-drawn bar on the terminal, where it would be written over.
 func TestErrorTakesBarAway(t *testing.T) {
 	check(t)
