@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has blocks: what is known of each, and the states it goes through.
+
 import (
 	"context"
 	"runtime"

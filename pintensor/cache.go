@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has the cache: free blocks by class, and how they are given up.
+
 import (
 	"errors"
 	"runtime"

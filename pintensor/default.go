@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has the engine that the process shares, and the functions on it.
+
 import (
 	"sync"
 

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has Engine: how tensors get their memory, and what can be asked of it.
+
 import (
 	"errors"
 	"fmt"
@@ -47,7 +49,10 @@ type Engine struct {
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
 	e := &Engine{maxWait: maxWait, poison: invariants}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)
+		}
 		if err := o(e); err != nil {
 			return nil, err
 		}

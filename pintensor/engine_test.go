@@ -160,7 +160,7 @@ func TestArgumentsThatMakeNoSense(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"Release": e.Release(nil), "Pin": second(e.Pin(nil)), "Register": second(e.Register(nil)), "Acquire": second(Acquire(nil)),
-		"Trim": second(e.Trim(-1)), "limit": second(NewEngine(WithLimit(-1))), "driver": second(NewEngine(WithDriver(nil))),
+		"Trim": second(e.Trim(-1)), "limit": second(NewEngine(WithLimit(-1))), "driver": second(NewEngine(WithDriver(nil))), "option": second(NewEngine(nil)),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

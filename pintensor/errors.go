@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has the errors.
+
 import (
 	"errors"
 	"fmt"

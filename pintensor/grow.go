@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has what makes an engine larger, within its limit.
+
 import (
 	"context"
 	"errors"

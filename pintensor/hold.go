@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has holds: how code that issues copies tells which memory they use.
+
 import (
 	"errors"
 	"fmt"

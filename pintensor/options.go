@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has the options of NewEngine.
+
 import (
 	"errors"
 	"fmt"

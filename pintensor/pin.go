@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has Pin: copies of tensors of any layout.
+
 import (
 	"errors"
 	"fmt"

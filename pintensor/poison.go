@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has what finds mistakes: poisoned memory, and checks of the package itself.
+
 import (
 	"reflect"
 	"unsafe"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has Register: memory of the caller, page-locked where it is.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has Release, and who may call it.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file has the figures that an engine keeps.
+
 import "sync/atomic"
 
 // Usage is an amount of memory over the life of an engine, in bytes.
