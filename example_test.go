@@ -49,6 +49,7 @@ func Example_copy() {
 	}
 	fmt.Println(x.Shape(), back.Data())
 
+	// Without these the garbage collector finds the memory, only later.
 	x.Release()
 	pintensor.Release(back)
 	pintensor.Release(host)
@@ -118,8 +119,14 @@ func Example_train() {
 			if err != nil {
 				log.Fatal(err)
 			}
-			gorgonia.Let(x, batch.Host(0))
-			gorgonia.Let(y, batch.Host(1))
+			// The graph takes exactly batchSize rows; where the data set's length is no multiple of that, see
+			// dataloader.PadLast.
+			if err := gorgonia.Let(x, batch.Host(0)); err != nil {
+				log.Fatal(err)
+			}
+			if err := gorgonia.Let(y, batch.Host(1)); err != nil {
+				log.Fatal(err)
+			}
 			if err := vm.RunAll(); err != nil {
 				log.Fatal(err)
 			}

@@ -10,7 +10,9 @@
 //			if err != nil {
 //				return err
 //			}
-//			gorgonia.Let(x, batch.Host(0))
+//			if err := gorgonia.Let(x, batch.Host(0)); err != nil {
+//				return err
+//			}
 //			...
 //		}
 //	}
