@@ -87,7 +87,7 @@ func (f Field) bytes() (int, error) {
 		return 0, fmt.Errorf("its Dtype is not set: want one such as tensor.Float32")
 	}
 	if dtype.HasPointers(f.Dtype.Type) || f.Dtype.Size() == 0 {
-		return 0, fmt.Errorf("its Dtype %v: want a type of at least one byte without pointers", f.Dtype)
+		return 0, fmt.Errorf("its Dtype %v: want a type of at least one byte without pointers", f.Dtype.Type)
 	}
 	size := int(f.Dtype.Size())
 	for _, d := range f.Shape {
@@ -95,7 +95,7 @@ func (f Field) bytes() (int, error) {
 			return 0, fmt.Errorf("its Shape %v: want every dimension > 0", f.Shape)
 		}
 		if size > math.MaxInt/d {
-			return 0, fmt.Errorf("its Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype, math.MaxInt)
+			return 0, fmt.Errorf("its Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype.Type, math.MaxInt)
 		}
 		size *= d
 	}
@@ -104,7 +104,7 @@ func (f Field) bytes() (int, error) {
 
 // describe writes a field for people, and for a State to compare.
 func (f Field) describe() string {
-	return fmt.Sprintf("%q %v %v", f.Name, f.Dtype, f.Shape)
+	return fmt.Sprintf("%q %v %v", f.Name, f.Dtype.Type, f.Shape) // a Dtype prints types without a name as nothing
 }
 
 func (l *layout) describe() []string {

@@ -146,6 +146,9 @@ func (b *buffer) move(to, from int) {
 	}
 }
 
+// makeRowsBytes is how much memory MakeRows asks for at most; make panics if it is asked for too much.
+const makeRowsBytes = min(1<<40, maxInt/2)
+
 // MakeRows returns n zeroed rows in ordinary memory, with sample k in row k, seed 0 and epoch 0: for
 // testing a Dataset's Read and ReadBatch without a Loader.
 func MakeRows(fields []Field, n int) (Rows, error) {
@@ -155,6 +158,9 @@ func MakeRows(fields []Field, n int) (Rows, error) {
 	l, err := newLayout(fields)
 	if err != nil {
 		return Rows{}, err
+	}
+	if most := makeRowsBytes / max(l.total, 8); n > most {
+		return Rows{}, fmt.Errorf("dataloader: MakeRows: n = %d: want at most %d rows of %d bytes", n, most, l.total)
 	}
 	b := &buffer{layout: l, mem: make([][]byte, len(fields)), indices: make([]int, n), turn: 1}
 	for i, size := range l.rowBytes {

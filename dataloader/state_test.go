@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +219,27 @@ func TestRestoreRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// A type without a name has a text of its own, too.
+func TestRestoreComparesUnnamedTypes(t *testing.T) {
+	e := newEngine(t)
+	of := func(dt reflect.Type) *Loader {
+		read := func(context.Context, int, Row) error { return nil }
+		return newLoader(t, FromFunc(4, []Field{{Dtype: tensor.Dtype{Type: dt}}}, read), Config{BatchSize: 2, Pin: e})
+	}
+	bytes, words := of(reflect.TypeFor[[4]uint8]()), of(reflect.TypeFor[[2]uint16]())
+	if err := words.Restore(bytes.State()); !errors.Is(err, ErrState) {
+		t.Errorf("a State of a set of [4]uint8 restored to one of [2]uint16: %v", err)
+	}
+	for b, err := range words.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, ok := b.Host(0).Data().([][2]uint16); !ok || len(data) != 2 {
+			t.Errorf("Host(0).Data() is %T", b.Host(0).Data())
+		}
+	}
+}
+
 func TestSetEpochAndRestore(t *testing.T) {
 	e := newEngine(t)
 	l := newLoader(t, counting(20), Config{BatchSize: 4, Pin: e})
@@ -308,6 +330,7 @@ func TestDatasetIsChecked(t *testing.T) {
 		"Dataset.Fields(): no fields: want at least one":               FromFunc(1, nil, read),
 		`field 0 ("x"): its Dtype is not set`:                          FromFunc(1, one(Field{Name: "x"}), read),
 		`field 0 ("x"): its Dtype string: want a type of at least one`: FromFunc(1, one(Field{Name: "x", Dtype: tensor.String}), read),
+		`field 0 ("x"): its Dtype *int: want a type of at least one`:   FromFunc(1, one(Field{Name: "x", Dtype: tensor.Dtype{Type: reflect.TypeFor[*int]()}}), read),
 		`field 0 ("x"): its Shape (2, 0): want every dimension > 0`:    FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{2, 0}}), read),
 		`field 0 ("x"): its Shape (-1): want every dimension > 0`:      FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{-1}}), read),
 		"a sample takes more than":                                     FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{1 << 40, 1 << 40}}), read),

@@ -1,6 +1,7 @@
 package dataloader
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -145,6 +146,7 @@ func TestMakeRows(t *testing.T) {
 	for want, call := range map[string]func() (Rows, error){
 		"n = -1: want >= 0": func() (Rows, error) { return MakeRows(countFields, -1) },
 		"no fields":         func() (Rows, error) { return MakeRows(nil, 1) },
+		"want at most":      func() (Rows, error) { return MakeRows(countFields, math.MaxInt/64) },
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want error %q", err, want)
