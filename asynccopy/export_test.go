@@ -3,6 +3,9 @@ package asynccopy
 // This file opens to the tests what they set up and look into.
 
 import (
+	"flag"
+	"testing"
+
 	"github.com/pintensor/pin/internal/cuda"
 	"github.com/pintensor/pin/pintensor"
 )
@@ -16,5 +19,15 @@ var LoadCUDA = cuda.Load
 // Smallest is the size in bytes above which a copy of pageable memory goes on in goroutines.
 const Smallest = smallest
 
-// Largest is the size of the largest chunk.
-const Largest = largest
+// Largest is the size of the largest chunk in tests: copies that need every chunk twice are then a few MiB. Under
+// the race detector each byte of a copy costs five.
+const Largest = 512 << 10
+
+// TestMain leaves chunks as they are for benchmarks.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" {
+		largest = Largest
+	}
+	m.Run()
+}

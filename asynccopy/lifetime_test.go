@@ -225,7 +225,7 @@ func TestDestinationReleasedAtOnce(t *testing.T) {
 func TestReleaseDuringCopies(t *testing.T) {
 	onEach(t, func(r *rig) {
 		a, b := r.stream(), r.stream()
-		for _, n := range []int{1000, 4 << 20} {
+		for _, n := range []int{1000, longest()} {
 			for range 10 {
 				src := pageable(n, 1)
 				x := must(a.ToDevice(src, true))(r)
@@ -310,7 +310,7 @@ func TestReleasedSourceIsRefused(t *testing.T) {
 func TestDroppedTensorsAreReclaimed(t *testing.T) {
 	onEach(t, func(r *rig) {
 		s := r.stream()
-		const n = 1 << 20
+		const n = 2 * asynccopy.Smallest
 		for range 100 {
 			must(s.ToDevice(r.shared(n), true))(r)
 		}
