@@ -28,8 +28,9 @@ var (
 // errLost is the result of work about which the driver could not be asked.
 var errLost = errors.New("asynccopy: the device was closed, and its driver could not say whether the work was complete")
 
-// DriverError is a driver call that failed, for errors.As: the driver's name of the call, such as
-// "cuMemcpyHtoDAsync", its result code with its name, and what the driver says of it.
+// DriverError is a driver call that failed, for errors.As. Call is the driver's name of it, such as
+// "cuMemcpyHtoDAsync"; Code and Name are its result, such as 2 and "CUDA_ERROR_OUT_OF_MEMORY"; Text is what
+// the driver says of that. Its method Sticky reports whether the device is lost.
 type DriverError = driver.Error
 
 // fail wraps an error that a driver call returned. A sticky one is remembered: the device's later calls

@@ -71,9 +71,10 @@ func (e *Event) look() (bool, error) {
 // Wait returns when the work is complete, with the error it ended with if it failed. When ctx ends first
 // Wait returns its error; the work goes on.
 //
-// With a ctx that can't end, Wait blocks its thread in the driver, which has the least latency. Otherwise
+// With a ctx that can't end, Wait leaves the waiting to the driver, which has the least latency. Otherwise
 // it asks the driver: without pause for 20 µs, which covers a small copy, then in intervals of an eighth of
-// the time waited so far, at most 1 ms. That is at most 12 % late and uses hardly any CPU.
+// the time waited so far, at most 1 ms. That is at most 12 % late and uses hardly any CPU. If the driver
+// can't say, Wait returns only when the work is complete, whatever becomes of ctx.
 func (e *Event) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
