@@ -246,6 +246,31 @@ func TestContextByHandle(t *testing.T) {
 	}
 }
 
+func TestFailedCallsMakeNothing(t *testing.T) {
+	leak.Check(t)
+	l := newFake(t)
+	_, d := openFake(t, l, 0)
+	s, err := d.NewStream(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, makes := range map[string]func() (uintptr, error){
+		"cuMemAlloc_v2":              func() (uintptr, error) { p, err := d.Alloc(8); return uintptr(p), err },
+		"cuMemAllocFromPoolAsync":    func() (uintptr, error) { p, err := d.AllocAsync(8, s); return uintptr(p), err },
+		"cuStreamCreateWithPriority": func() (uintptr, error) { s, err := d.NewStream(0); return uintptr(s), err },
+		"cuEventCreate":              func() (uintptr, error) { e, err := d.NewEvent(); return uintptr(e), err },
+	} {
+		l.fail[name] = 2
+		if made, err := makes(); made != 0 || !errors.Is(err, driver.ErrOutOfMemory) {
+			t.Errorf("%s: %#x, %v; want 0 and ErrOutOfMemory", name, made, err)
+		}
+		delete(l.fail, name)
+	}
+	if err := errors.Join(d.DestroyStream(s), d.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // mentions reports whether err is or joins a *driver.Error of the call, complete.
 func mentions(err error, call string) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -90,6 +90,16 @@ func (d *Device) end(f *frame, err error) error {
 	return err
 }
 
+// endWith is end for a call that makes something. It returns that, the first result, or 0 with an error:
+// describing one leaves an address in the library in its place.
+func (d *Device) endWith(f *frame, err error) (uintptr, error) {
+	made := f.outs[0]
+	if err := d.end(f, err); err != nil {
+		return 0, err
+	}
+	return made, nil
+}
+
 // leave ends a call. Close waits for the last one.
 func (d *Device) leave() {
 	if d.state.Add(-1) == closing {

@@ -138,9 +138,8 @@ func (d *Device) Alloc(n int64) (driver.DevicePtr, error) {
 	if n <= 0 {
 		return 0, d.end(f, f.refuse(&d.lib.memAlloc, driver.CodeInvalidValue, "n is %d, must be positive", n))
 	}
-	err = f.call(&d.lib.memAlloc, f.out(0), uintptr(n))
-	p := driver.DevicePtr(f.outs[0])
-	return p, d.end(f, err)
+	p, err := d.endWith(f, f.call(&d.lib.memAlloc, f.out(0), uintptr(n)))
+	return driver.DevicePtr(p), err
 }
 
 func (d *Device) Free(p driver.DevicePtr) error {
@@ -166,9 +165,8 @@ func (d *Device) AllocAsync(n int64, s driver.Stream) (driver.DevicePtr, error) 
 	if n <= 0 {
 		return 0, d.end(f, f.refuse(call, driver.CodeInvalidValue, "n is %d, must be positive", n))
 	}
-	err = f.call(call, f.out(0), uintptr(n), d.pool, uintptr(s))
-	p := driver.DevicePtr(f.outs[0])
-	return p, d.end(f, err)
+	p, err := d.endWith(f, f.call(call, f.out(0), uintptr(n), d.pool, uintptr(s)))
+	return driver.DevicePtr(p), err
 }
 
 func (d *Device) FreeAsync(p driver.DevicePtr, s driver.Stream) error {

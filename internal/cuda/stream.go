@@ -43,9 +43,8 @@ func (d *Device) NewStream(priority int) (driver.Stream, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = f.call(&d.lib.streamCreateWithPriority, f.out(0), streamNonBlocking, uintptr(int32(priority)))
-	s := driver.Stream(f.outs[0])
-	return s, d.end(f, err)
+	s, err := d.endWith(f, f.call(&d.lib.streamCreateWithPriority, f.out(0), streamNonBlocking, uintptr(int32(priority))))
+	return driver.Stream(s), err
 }
 
 func (d *Device) DestroyStream(s driver.Stream) error {
@@ -145,9 +144,8 @@ func (d *Device) NewEvent() (driver.Event, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = f.call(&d.lib.eventCreate, f.out(0), eventFlags)
-	e := driver.Event(f.outs[0])
-	return e, d.end(f, err)
+	e, err := d.endWith(f, f.call(&d.lib.eventCreate, f.out(0), eventFlags))
+	return driver.Event(e), err
 }
 
 func (d *Device) DestroyEvent(e driver.Event) error {
