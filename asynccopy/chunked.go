@@ -72,8 +72,7 @@ func (e *Event) hold(mem []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.done {
-		kept, _ := e.keep.([][]byte)
-		e.keep = append(kept, mem)
+		e.keep = append(e.keep, mem)
 	}
 }
 

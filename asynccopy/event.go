@@ -22,11 +22,11 @@ import (
 type Event struct {
 	stream *Stream
 	stage  *stage // the host's part of the work, nil if it has none
-	keep   any    // host memory outside every pintensor.Engine that the work uses; guarded by mu
 
 	mu     sync.Mutex
 	handle driver.Event // 0 once retired
 	inside int          // driver calls that use handle now
+	keep   [][]byte     // host memory of no pintensor.Engine that the work uses
 	done   bool
 	err    error // why the work failed; valid once done
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/strided"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
@@ -126,13 +127,23 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 
 // copyIn issues one copy.
 func (s *Stream) copyIn(a access, src unsafe.Pointer, n int64, hold pintensor.Hold) (*Event, error) {
+	e, err := s.copy(a, hold, func(done driver.Event) error {
+		return s.dev.drv.CopyHtoD(a.buf.ptr, src, n, s.handle, done)
+	})
+	runtime.KeepAlive(src)
+	return e, err
+}
+
+// copy issues a copy that the device makes by itself: one call, which records the event that it is given.
+// It ends hold with it.
+func (s *Stream) copy(a access, hold pintensor.Hold, call func(done driver.Event) error) (*Event, error) {
 	s.awaitTurn()
 	e, err := s.newEvent()
 	if err != nil {
 		hold.Done()
 		return nil, err
 	}
-	err = s.dev.fail(s.dev.drv.CopyHtoD(a.buf.ptr, src, n, s.handle, e.handle))
+	err = s.dev.fail(call(e.handle))
 	if err != nil {
 		err = s.abandon(e, err)
 	} else {
@@ -140,7 +151,6 @@ func (s *Stream) copyIn(a access, src unsafe.Pointer, n int64, hold pintensor.Ho
 	}
 	s.track(e)
 	hold.Until(e)
-	runtime.KeepAlive(src)
 	if err != nil {
 		return nil, err
 	}

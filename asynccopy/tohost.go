@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
 )
@@ -154,27 +155,11 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 
 // copyOut issues one copy.
 func (s *Stream) copyOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Event, error) {
-	s.awaitTurn()
-	e, err := s.newEvent()
-	if err != nil {
-		hold.Done()
-		return nil, err
-	}
-	b := a.buf
-	p := unsafe.Pointer(unsafe.SliceData(dst.Raw))
-	err = s.dev.fail(s.dev.drv.CopyDtoH(p, b.ptr, b.size, s.handle, e.handle))
-	if err != nil {
-		err = s.abandon(e, err)
-	} else {
-		a.publish(e)
-	}
-	s.track(e)
-	hold.Until(e)
+	e, err := s.copy(a, hold, func(done driver.Event) error {
+		return s.dev.drv.CopyDtoH(unsafe.Pointer(unsafe.SliceData(dst.Raw)), a.buf.ptr, a.buf.size, s.handle, done)
+	})
 	runtime.KeepAlive(dst)
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, err
 }
 
 // stageOut starts a copy through chunks.
