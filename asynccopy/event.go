@@ -25,8 +25,8 @@ type Event struct {
 
 	mu     sync.Mutex
 	handle driver.Event // 0 once retired
-	inside int          // driver calls that use handle now
 	keep   [][]byte     // host memory of no pintensor.Engine that the work uses
+	inside int32        // driver calls that use handle now
 	done   bool
 	err    error // why the work failed; valid once done
 }
