@@ -40,6 +40,9 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 	if dt.Size() == 0 {
 		return nil, fmt.Errorf("dt is %v, whose elements have no size", dt.Type)
 	}
+	if n := dt.Type.Size(); uint64(n) > uint64(largest()) {
+		return nil, fmt.Errorf("dt is %v, whose elements have %d bytes: want at most the %d of the machine's memory", dt.Type, n, largest())
+	}
 	prototyping.Lock() // tensor.Of enters new dtypes into a list of its own, without a lock
 	defer prototyping.Unlock()
 	d := tensor.New(tensor.Of(dt), tensor.WithShape(1))
@@ -53,9 +56,9 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 // bytes returns the size in bytes of a tensor of the shape.
 func (p *prototype) bytes(shape []int) (int64, error) {
 	n, err := dtype.Bytes(p.size, shape)
-	if err == nil && n > maxBlock {
+	if err == nil && n > largest() {
 		// Of a copy, so that the caller's shape need not be on the heap.
-		err = fmt.Errorf("shape %v: too large, want at most %d bytes", append([]int(nil), shape...), int64(maxBlock))
+		err = fmt.Errorf("shape %v: too large, want at most the %d bytes of the machine's memory", append([]int(nil), shape...), largest())
 	}
 	return n, err
 }

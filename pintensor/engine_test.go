@@ -146,6 +146,8 @@ func TestArgumentsThatMakeNoSense(t *testing.T) {
 		"negative zero": {tensor.Float32, []int{0, -3}, "dimension 1 is -3"},
 		"overflow":      {tensor.Float32, []int{math.MaxInt, math.MaxInt}, "too large"},
 		"overflow bits": {tensor.Float32, []int{1 << 32, 1 << 31}, "too large"},
+		"past memory":   {tensor.Float32, []int{1 << 22, 1 << 21}, "bytes of the machine's memory"}, // 32 TiB
+		"past memory 2": {tensor.Dtype{Type: reflect.TypeFor[[1 << 45]byte]()}, []int{1}, "bytes: want at most"},
 		"no dtype":      {tensor.Dtype{}, []int{2}, "zero Dtype"},
 		"string":        {text, []int{2}, "string"},
 		"pointers":      {tensor.Dtype{Type: reflect.TypeFor[struct{ P *int }]()}, []int{2}, "without pointers"},

@@ -1,6 +1,9 @@
 package pintensor
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 // Blocks come in classes, so that one released by a tensor fits the next tensor of about its size.
 // Between a power of two and the next there are eight classes at equal distances, so a block is at
@@ -22,6 +25,15 @@ const (
 	firstShift         = 16
 	numClasses         = smallClasses + (46-firstShift)*classesPerDoubling + 1
 )
+
+// largest returns how many bytes a tensor may have: no more than there are in the machine. The heap would end
+// the process over a shape with a mistake in it, since it can't be refused memory.
+var largest = sync.OnceValue(func() int64 {
+	if n := physicalMemory(); n > 0 {
+		return min(n, maxBlock)
+	}
+	return maxBlock
+})
 
 // classOf returns the class of the smallest block that holds n bytes, and that block's size. n is
 // between 0 and maxBlock.

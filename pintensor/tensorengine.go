@@ -35,8 +35,8 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 	if e.closed.Load() {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", ErrClosed)
 	}
-	if size < 0 || size > maxBlock {
-		return nil, fmt.Errorf("pintensor: Alloc: size is %d, want 0 to %d", size, int64(maxBlock))
+	if size < 0 || size > largest() {
+		return nil, fmt.Errorf("pintensor: Alloc: size is %d, want 0 to the %d bytes of the machine's memory", size, largest())
 	}
 	if err := e.takeErr(); err != nil {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
