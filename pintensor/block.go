@@ -61,11 +61,12 @@ type block struct {
 	// owner is the address of the Dense that may release it, 0 for Alloc. It is compared, never followed. A header
 	// that is made at this address after the owner is gone, on memory of a view that is left, passes for it; a
 	// weak pointer would tell, for twice the price of New.
-	owner uintptr
-	lease uint64 // counts the leases, so that Free knows its own from a later one
-	want  int64  // bytes asked for
-	fill  byte   // what poison mode fills it with
-	dirty bool   // was lent before, so not zero
+	owner    uintptr
+	lease    uint64 // counts the leases, so that Free knows its own from a later one
+	want     int64  // bytes asked for
+	fill     byte   // what poison mode fills it with
+	poisoned int64  // bytes that hold it, while the block is free
+	dirty    bool   // was lent before, so not zero
 
 	allocated time.Time // when Alloc lent it; zero otherwise
 	seenDead  bool      // the collector has found it unreachable once since
@@ -102,6 +103,7 @@ func (b *block) lend(owner uintptr, want int64, fill byte) {
 	assert(b.state == free && len(b.holds) == 0 && len(b.uses) == 0, "a block is lent that is not free")
 	b.state, b.owner, b.want, b.fill, b.dirty = lent, owner, want, fill, true
 	b.lease++
+	b.poisoned = 0
 	b.allocated, b.seenDead = time.Time{}, false
 	if owner == 0 {
 		b.allocated = time.Now()

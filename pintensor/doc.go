@@ -28,7 +28,7 @@
 // The tensor that [New] or [Pin] returned owns its block of memory until [Release], which takes it back
 // at once. Afterwards neither the tensor nor its views may be used. They still refer to memory of the
 // process, so late readers read the next owner's data rather than crash; operations on the released
-// tensor itself fail, and [WithPoison] makes readers of its views and slices find NaN.
+// tensor itself fail, and [WithPoison] makes readers of its views and slices find NaN, and tells of writers.
 //
 // A tensor that is not released is no leak. Blocks are memory of the Go heap, so the garbage collector
 // knows when neither the tensor nor a view nor a Data slice of it is left, and its block then goes back
@@ -56,9 +56,9 @@
 // # Errors
 //
 // Arguments that make no sense are errors that name them; nothing panics. Test for [ErrLimit],
-// [ErrClosed], [ErrNotPinned], [ErrReleased], [ErrNotOwner], [ErrOverlap] and [ErrInUse] with errors.Is.
-// An error met where nobody could be told, such as in a finalizer, comes back from the next call of New,
-// Pin, Register, Alloc, Trim or Close.
+// [ErrClosed], [ErrNotPinned], [ErrReleased], [ErrNotOwner], [ErrWritten], [ErrOverlap] and [ErrInUse] with
+// errors.Is. An error met where nobody could be told, such as in a finalizer, comes back from the next call
+// of New, Pin, Register, Alloc, Trim or Close.
 //
 // New memory beyond [WithLimit], or that the driver refuses, is an error only after everything was tried:
 // copies that are done are completed, cached blocks of other sizes given up, dropped tensors collected,

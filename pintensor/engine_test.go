@@ -379,6 +379,36 @@ func TestPoison(t *testing.T) {
 	}
 }
 
+// pytorch PR#179863: memory that is used too long is hard to find, so a debug mode looks for late writers too.
+func TestPoisonFindsLateWriters(t *testing.T) {
+	e := newRig(t, WithPoison())
+	for _, at := range []int{0, 57, 99} {
+		d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 100))
+		late := d.Data().([]uint8)
+		if err := e.Release(d); err != nil {
+			t.Fatal(err)
+		}
+		late[at]++
+		_, err := e.New(tensor.Uint8, 1000)
+		if want := fmt.Sprintf("pintensor: New: byte %d of a released tensor of 100 bytes was written after release", at); !errors.Is(err, ErrWritten) || err.Error() != want {
+			t.Errorf("New: %v, want %s", err, want)
+		}
+		next := must[*tensor.Dense](t)(e.New(tensor.Uint8, 1000))
+		if err := e.Release(next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	func() {
+		d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 100))
+		d.Data().([]uint8)[3] = 7
+	}()
+	gcUntil(t, "the block is reclaimed", func() bool { return e.Stats().Reclaimed == 1 })
+	d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 100)) // what a dropped tensor held is no late write
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReclaimedOnlyWhenNoViewIsLeft(t *testing.T) {
 	e := newRig(t)
 	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))

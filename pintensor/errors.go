@@ -22,6 +22,9 @@ var (
 	// ErrReleased: the tensor was released before.
 	ErrReleased = errors.New("already released")
 
+	// ErrWritten: in poison mode, code that still uses a released tensor wrote to its memory.
+	ErrWritten = errors.New("written after release")
+
 	// ErrNotOwner: the tensor's memory belongs to a block, but only the tensor that New or Pin
 	// returned may release it, and this is not that one.
 	ErrNotOwner = errors.New("not the tensor that owns the block")

@@ -15,8 +15,21 @@ import (
 // maxWait bounds how long one call waits for copies in flight before it gives up.
 const maxWait = 10 * time.Second
 
-// take returns a block of at least n bytes that belongs to nobody.
+// take returns a block of at least n bytes that belongs to nobody. In poison mode it fails if somebody has
+// written to it since it came back.
 func (e *Engine) take(n int64) (cached, error) {
+	c, err := e.find(n)
+	if err != nil {
+		return cached{}, err
+	}
+	if at := c.b.written(c.mem); at >= 0 {
+		err := fmt.Errorf("byte %d of a released tensor of %d bytes was %w", at, c.b.poisoned, ErrWritten)
+		return cached{}, errors.Join(err, e.recycle(c.b, c.mem))
+	}
+	return c, nil
+}
+
+func (e *Engine) find(n int64) (cached, error) {
 	class, size := classOf(n)
 	if c, ok := e.pop(class); ok {
 		e.n.warm.Add(1)

@@ -25,7 +25,9 @@ func WithLimit(bytes int64) Option {
 }
 
 // WithPoison makes the engine fill every block with NaN (tensors of floats and complex numbers) or
-// 0xCC bytes (others) when it comes back, so that code which still reads a released tensor shows.
+// 0xCC bytes (others) when it comes back, so that code which still reads a released tensor shows. When the
+// block is lent again and something else is in it, that call returns ErrWritten: code still writes to a
+// released tensor.
 func WithPoison() Option {
 	return func(e *Engine) error { e.poison = true; return nil }
 }

@@ -3,7 +3,9 @@ package pintensor
 // This file has what finds mistakes: poisoned memory, and checks of the package itself.
 
 import (
+	"bytes"
 	"reflect"
+	"slices"
 	"unsafe"
 )
 
@@ -24,6 +26,7 @@ func poisonOf(t reflect.Type) byte {
 // scribble destroys what the last tenant of a free block left.
 func (b *block) scribble(mem unsafe.Pointer) {
 	s := unsafe.Slice((*byte)(mem), b.want)
+	b.poisoned = int64(len(s))
 	if len(s) == 0 {
 		return
 	}
@@ -31,6 +34,15 @@ func (b *block) scribble(mem unsafe.Pointer) {
 	for done := 1; done < len(s); done *= 2 {
 		copy(s[done:], s[:done])
 	}
+}
+
+// written returns where a free block differs from what scribble left, or -1.
+func (b *block) written(mem unsafe.Pointer) int {
+	s := unsafe.Slice((*byte)(mem), b.poisoned)
+	if len(s) == 0 || s[0] == b.fill && bytes.Equal(s[1:], s[:len(s)-1]) {
+		return -1
+	}
+	return slices.IndexFunc(s, func(x byte) bool { return x != b.fill })
 }
 
 // assert panics in invariants builds if the package's own bookkeeping is wrong.
