@@ -74,6 +74,7 @@ type block struct {
 	holds    []uint32 // open holds, by serial number
 	lastHold uint32
 	uses     []use          // copies that may not have completed
+	turn     int            // which of the uses is asked next whether it is done
 	keep     unsafe.Pointer // the memory, while there are uses
 	queued   bool           // in the engine's list of blocks with uses
 

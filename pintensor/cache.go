@@ -64,7 +64,8 @@ func (e *Engine) recycle(b *block, mem unsafe.Pointer) error {
 	return e.discard(c)
 }
 
-// recycleUnreachable is recycle for the finalizer, whose goroutine must not wait for a driver.
+// recycleUnreachable is recycle for the finalizer, whose goroutine must not wait for a driver: all
+// finalizers of the process would. It may where the race detector runs.
 func (e *Engine) recycleUnreachable(b *block, mem unsafe.Pointer) {
 	c := cached{b, mem}
 	if raceEnabled {

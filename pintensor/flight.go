@@ -79,12 +79,16 @@ func (e *Engine) poll(max int) {
 	}
 }
 
-// complete asks up to max of the oldest uses of b whether they are done, and recycles the block if it
-// was released and they were the last.
+// complete asks up to max of the uses of b whether they are done, and recycles the block if it was
+// released and they were the last. It asks others each time, so that some that take long keep none waiting.
 func (e *Engine) complete(b *block, max int) {
 	var few [pollSome]use
 	b.mu.Lock()
-	asked := append(few[:0], b.uses[:min(max, len(b.uses))]...)
+	asked := few[:0]
+	for i := range min(max, len(b.uses)) {
+		asked = append(asked, b.uses[(b.turn+i)%len(b.uses)])
+	}
+	b.turn = (b.turn + len(asked)) % (len(b.uses) + 1)
 	b.mu.Unlock()
 	if len(asked) == 0 {
 		e.flight.drop(b) // its uses ended before it was in the list

@@ -42,6 +42,34 @@ func TestAReleasedBlockIsNotLentWhileACopyReadsIt(t *testing.T) {
 	}
 }
 
+func TestSlowCopiesHoldNoOthersUp(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))
+	var slow []*work
+	for range 3 * pollSome {
+		slow = append(slow, newWork())
+		useBy(t, d, slow[len(slow)-1])
+	}
+	b := blocks.holding(d.Raw)
+	for range 1000 {
+		quick := newWork()
+		quick.complete()
+		useBy(t, d, quick)
+	}
+	if n := len(b.uses); n > 10*pollSome {
+		t.Errorf("%d uses are kept, of which %d are under way", n, len(slow))
+	}
+	for _, w := range slow {
+		w.complete()
+	}
+	if s := e.Stats(); s.InFlight.Current != 0 {
+		t.Errorf("completed: %+v", s)
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestADroppedSourceLivesUntilItsCopyIsDone(t *testing.T) {
 	e := newRig(t)
 	w := newWork()

@@ -34,6 +34,12 @@ func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
+	var mask []bool
+	if t.IsMasked() && len(t.Mask()) > 0 {
+		if mask, err = layout.Mask(t.Mask()); err != nil {
+			return nil, fmt.Errorf("pintensor: Pin: t: %w", err)
+		}
+	}
 	d, _, err := e.lend(p, n, t.Shape())
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Pin: %w", err)
@@ -43,10 +49,8 @@ func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	} else {
 		gatherParts(d.Raw, layout, int(p.size))
 	}
-	if mask := t.Mask(); t.IsMasked() && len(mask) > 0 {
-		own := make([]bool, layout.Len())
-		layout.GatherMask(own, mask)
-		d.SetMask(own)
+	if mask != nil {
+		d.SetMask(mask)
 	}
 	return d, nil
 }

@@ -106,15 +106,18 @@ func (l *Layout) Gather(dst []byte, off int) {
 	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(l.raw)), l.elem, off/l.elem, len(dst)/l.elem)
 }
 
-// GatherMask copies all of a mask of the same layout, which has a value for each element of the
-// tensor's memory, into dst, which has Len values.
-func (l *Layout) GatherMask(dst, mask []bool) {
-	if len(l.dims) == 0 {
-		copy(dst, mask)
-		return
+// Mask returns a contiguous copy of a mask of the same layout: one that has a value for each element of
+// the tensor's memory. A shorter one is an error.
+func (l *Layout) Mask(mask []bool) ([]bool, error) {
+	if want := len(l.raw) / l.elem; len(mask) < want {
+		return nil, fmt.Errorf("the mask has %d values, want %d", len(mask), want)
 	}
-	if len(dst) == 0 || len(mask)*l.elem < len(l.raw) {
-		return
+	own := make([]bool, l.len)
+	switch {
+	case len(l.dims) == 0:
+		copy(own, mask)
+	case l.len > 0:
+		l.gather(unsafe.Pointer(unsafe.SliceData(own)), unsafe.Pointer(unsafe.SliceData(mask)), 1, 0, l.len)
 	}
-	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(mask)), 1, 0, len(dst))
+	return own, nil
 }

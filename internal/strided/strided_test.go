@@ -3,6 +3,7 @@ package strided
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -228,7 +229,7 @@ func TestShapesThatDoNotFitAreErrors(t *testing.T) {
 	}
 }
 
-func TestGatherMask(t *testing.T) {
+func TestMask(t *testing.T) {
 	leak.Check(t)
 	d := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{0, 1, 2, 3, 4, 5}, []bool{true, false, false, false, false, true}))
 	if err := d.T(); err != nil {
@@ -238,10 +239,15 @@ func TestGatherMask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make([]bool, l.Len())
-	l.GatherMask(got, d.Mask())
+	got, err := l.Mask(d.Mask())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if want := []bool{true, false, false, false, false, true}; !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
+	}
+	if _, err := l.Mask(d.Mask()[:5]); err == nil || !strings.Contains(err.Error(), "5 values, want 6") {
+		t.Errorf("a short mask: %v", err)
 	}
 }
 
