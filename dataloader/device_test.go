@@ -279,6 +279,59 @@ func TestFailingCopies(t *testing.T) {
 	}
 }
 
+// Memory that is not page-locked is copied in the background. A copy that fails there is reported by whoever
+// waits for its tensor, by the next call on the device, and by Close; batches after that, in the same memory, are
+// not concerned.
+func TestCopiesThatFailLater(t *testing.T) {
+	for nth := range 4 {
+		newEngine(t) // checks for goroutines
+		host := drivertest.NewFaultyHost(soft.Host())
+		host.FailAll("Register")
+		e, err := pintensor.NewEngine(pintensor.WithDriver(host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
+		dev := openDriver(t, faulty)
+		fields := []Field{{Dtype: tensor.Int64, Shape: tensor.Shape{1 << 16}}, {Dtype: tensor.Int64}}
+		ds := FromFunc(40, fields, func(_ context.Context, i int, row Row) error {
+			Values[int64](row, 0)[i] = int64(i)
+			return nil
+		})
+		l, err := New(ds, Config{BatchSize: 4, Workers: 2, Prefetch: 2, Stream: newStream(t, dev), Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		faulty.FailNth("CopyHtoD", nth+1, &driver.Error{Call: "CopyHtoD", Code: 1, Name: "CUDA_ERROR_INVALID_VALUE", Text: "injected"})
+		failed, reported := 0, 0
+		for range 3 {
+			turns := 0
+			for b, err := range l.Batches(t.Context()) {
+				turns++
+				if err != nil {
+					reported++
+					continue
+				}
+				if b.Device(0).Wait(t.Context()) != nil || b.Device(1).Wait(t.Context()) != nil {
+					failed++
+				}
+			}
+			if turns != 10 {
+				t.Errorf("%d turns, want 10", turns)
+			}
+		}
+		if failed > 1 || reported > 1 || failed+reported == 0 {
+			t.Errorf("copy %d failed: %d batches on the device did, and %d calls said so", nth+1, failed, reported)
+		}
+		if err := l.Close(); strings.Count(fmt.Sprint(err), "injected") != 1 {
+			t.Errorf("Close: %v, want the copy's error, once", err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A device that fails for good is reported, and the loader still ends and gives all memory back.
 func TestDeviceThatFailsForGood(t *testing.T) {
 	e := newEngine(t)

@@ -332,9 +332,14 @@ func (l *Loader) put(s *slot) error {
 	l.mu.Unlock()
 	err := errors.Join(distinct(s.free())...)
 	if err != nil && !closed {
-		l.mu.Lock()
-		l.errs = append(l.errs, err)
-		l.mu.Unlock()
+		l.note(err)
 	}
 	return err
+}
+
+// note keeps an error met in the background for Close.
+func (l *Loader) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs = distinct(append(l.errs, err))
 }

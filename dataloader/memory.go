@@ -83,11 +83,23 @@ func (v *view) drop() (errs []error) {
 	return errs
 }
 
-// settle waits until nothing reads the slot's host memory any more, so that it may be written.
+// settle waits until nothing reads the slot's host memory any more, so that it may be written. A copy that
+// failed is over as well: unless the device is lost, its error is no reason to do without the next batch, and
+// comes back from Close.
 func (s *slot) settle(ctx context.Context) error {
-	for _, e := range s.copies {
-		if err := e.Wait(ctx); err != nil {
+	for i, e := range s.copies {
+		err := e.Wait(ctx)
+		if err == nil {
+			continue
+		}
+		var failed *asynccopy.DriverError
+		done, result := e.Done()
+		switch {
+		case !done, errors.As(result, &failed) && failed.Sticky():
+			s.copies = slices.Delete(s.copies, 0, i)
 			return fmt.Errorf("copy of an earlier batch to the device: %w", err)
+		case result != nil:
+			s.l.note(fmt.Errorf("dataloader: copy of a batch to the device: %w", result))
 		}
 	}
 	s.copies = s.copies[:0]
