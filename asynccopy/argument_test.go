@@ -146,6 +146,18 @@ func TestBadTensorsAndStreams(t *testing.T) {
 	var none *asynccopy.Stream
 	_, err = none.ToDevice(host, true)
 	refused(t, "ToDevice on nil", err, "ToDevice", "nil")
+	refused(t, "Synchronize on nil", none.Synchronize(t.Context()), "Synchronize", "nil")
+	refused(t, "Close of a nil stream", none.Close(), "Close", "nil")
+	if h := none.Handle(); h != 0 {
+		t.Errorf("Handle of a nil Stream: %#x", h)
+	}
+	var device *asynccopy.Device
+	_, err = device.NewStream()
+	refused(t, "NewStream on nil", err, "NewStream", "nil")
+	refused(t, "Close of a nil device", device.Close(), "Close", "nil")
+	var download *asynccopy.Download
+	_, err = download.Wait(t.Context())
+	refused(t, "Wait of a nil download", err, "Wait", "nil")
 	r.ok(x.Release())
 	r.ok(elsewhere.Release())
 }

@@ -9,6 +9,8 @@ package asynccopy
 // wait for: if the engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -45,6 +47,9 @@ func (d *Device) lend(n int64) *chunk {
 	engine := d.engine()
 	t, err := engine.Empty(tensor.Uint8, int(n))
 	if err != nil {
+		if !errors.Is(err, pintensor.ErrLimit) && !errors.Is(err, pintensor.ErrClosed) {
+			d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err)) // not for this copy, but somebody must know
+		}
 		return &chunk{raw: make([]byte, n)}
 	}
 	c := &chunk{raw: t.Raw[:n], lent: t, engine: engine}

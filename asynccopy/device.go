@@ -106,6 +106,9 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 // there lose their memory; releasing those remains allowed. Close returns what went wrong, errors that no
 // earlier call could return included. Closing again does nothing and returns nil.
 func (d *Device) Close() error {
+	if d == nil {
+		return errors.New("asynccopy: Close: the device is nil")
+	}
 	d.mu.Lock()
 	first := !d.closing
 	d.closing = true

@@ -133,6 +133,8 @@ func (e *Event) poll(ctx context.Context) error {
 			d := e.stream.dev
 			d.postpone(err)
 			return e.block() // it can't be asked, so it has to be awaited
+		case e.lost():
+			return e.block()
 		}
 		waited := time.Since(start)
 		if waited < spin {

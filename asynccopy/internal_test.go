@@ -3,6 +3,7 @@ package asynccopy
 // This file tests bookkeeping that shows outside only when goroutines meet in an unlikely way.
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -203,5 +204,21 @@ func TestFoundDroppedWhileReleased(t *testing.T) {
 	}
 	if s := d.Stats(); s.Tensors != 0 || s.Reclaimed != 1 {
 		t.Errorf("%d tensors are left and %d were reclaimed, want 0 and 1", s.Tensors, s.Reclaimed)
+	}
+}
+
+// TestWaitForALostEvent: an event that could not be recorded can't be asked for, but its stream can be awaited.
+func TestWaitForALostEvent(t *testing.T) {
+	_, a, _ := softStreams(t)
+	e, err := a.newEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.track(e)
+	e.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := e.Wait(ctx); err != nil {
+		t.Error(err)
 	}
 }

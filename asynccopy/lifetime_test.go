@@ -389,3 +389,27 @@ func TestEngineWithoutMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestErrorsOfTheEngineAreTold: a copy does without page-locked memory, but what the engine had to say is not
+// lost.
+func TestErrorsOfTheEngineAreTold(t *testing.T) {
+	onEach(t, func(r *rig) {
+		engine := must(pintensor.NewEngine(pintensor.WithPoison(), pintensor.WithDriver(locking{})))(r)
+		r.Cleanup(func() { r.ok(engine.Close()) })
+		r.dev.SetEngine(engine)
+		const n = 64 << 10
+		late := must(engine.New(tensor.Uint8, n))(r)
+		r.ok(engine.Release(late))
+		late.Raw[7]++
+		s := r.stream()
+		x := must(s.ToDevice(pageable(n, 1), true))(r)
+		if err := s.Synchronize(r.Context()); !errors.Is(err, pintensor.ErrWritten) {
+			r.Errorf("Synchronize: %v, want ErrWritten", err)
+		}
+		down := must(s.ToHost(x, false))(r)
+		host := must(down.Wait(r.Context()))(r)
+		r.is(host, 1)
+		r.ok(engine.Release(host))
+		r.ok(x.Release())
+	})
+}

@@ -11,6 +11,7 @@ package asynccopy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -38,6 +39,9 @@ const tolerated = 16
 
 // NewStream returns a new stream. Close it; closing the device does so too.
 func (d *Device) NewStream() (*Stream, error) {
+	if d == nil {
+		return nil, errors.New("asynccopy: NewStream: the device is nil")
+	}
 	if !d.gate.enter() {
 		return nil, d.closedError("NewStream")
 	}
@@ -70,7 +74,7 @@ func (s *Stream) Device() *Device { return s.dev }
 // until copies of pageable memory that were started on s have been issued, so that work which is issued
 // to the handle now comes after them; call it again after each such copy. 0 if s is closed.
 func (s *Stream) Handle() uintptr {
-	if !s.gate.enter() {
+	if s == nil || !s.gate.enter() {
 		return 0
 	}
 	defer s.gate.leave()
@@ -178,6 +182,9 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
+	if s == nil {
+		return errNilStream("Synchronize")
+	}
 	if !s.gate.enter() {
 		return s.closedError("Synchronize")
 	}
@@ -235,6 +242,9 @@ func (s *Stream) sync(ctx context.Context) error {
 // Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again,
 // or after the device was closed, does nothing and returns nil.
 func (s *Stream) Close() error {
+	if s == nil {
+		return errNilStream("Close")
+	}
 	if !s.gate.shut() {
 		<-s.gone
 		return nil
@@ -281,7 +291,7 @@ func (s *Stream) abandon(e *Event, err error) error {
 // enter admits a call. One that issues work which has to follow the stages before it calls awaitTurn then.
 func (s *Stream) enter(call string) error {
 	if s == nil {
-		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
+		return errNilStream(call)
 	}
 	if !s.gate.enter() {
 		return s.closedError(call)
@@ -292,6 +302,8 @@ func (s *Stream) enter(call string) error {
 	}
 	return nil
 }
+
+func errNilStream(call string) error { return fmt.Errorf("asynccopy: %s: the stream is nil", call) }
 
 func (s *Stream) closedError(call string) error {
 	return fmt.Errorf("asynccopy: %s: the stream is %w", call, ErrClosed)

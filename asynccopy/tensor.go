@@ -21,8 +21,8 @@ import (
 // collector has found it, and counted in Stats.
 //
 // Any stream may use a Tensor; this package makes streams wait for each other where one writes what the
-// other reads or writes. Two goroutines that use one Tensor at the same time, one of them writing, get one
-// order or the other.
+// other reads or writes, in the order of the calls. Two calls at the same time on different streams, one of
+// them writing, are in no order: what is read or left may be of both, as with any memory.
 type Tensor struct {
 	buf     *buffer
 	shape   tensor.Shape

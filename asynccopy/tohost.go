@@ -76,6 +76,9 @@ func (d *Download) Ready() *Event { return d.ready }
 // pintensor.Default() or to leave to the collector. When ctx ends first Wait returns its error; the copy
 // goes on and Wait may be called again.
 func (d *Download) Wait(ctx context.Context) (*tensor.Dense, error) {
+	if d == nil {
+		return nil, errors.New("asynccopy: Wait: the download is nil")
+	}
 	if err := d.ready.Wait(ctx); err != nil {
 		if done, failed := d.ready.Done(); done && failed != nil { // and not only ctx has ended
 			err = errors.Join(err, d.giveUp())
