@@ -17,13 +17,25 @@ import (
 	"github.com/pintensor/pin/pintensor"
 )
 
+// shrinkAfter is how many batches in a row must have left half of a slot unused for it to get smaller: so
+// one huge batch of a BatchSampler does not hold memory for ever, and sizes that vary cost nothing.
+const shrinkAfter = 64
+
 // reserve makes room for n rows, of at least the usual size of a batch.
 func (s *slot) reserve(n int) error {
-	if n <= s.capacity {
+	n = max(n, s.l.rows)
+	s.largest = max(s.largest, n)
+	shrink := false
+	if s.fillings++; s.fillings == shrinkAfter {
+		if shrink = s.capacity > 2*s.largest; shrink {
+			n = s.largest
+		}
+		s.fillings, s.largest = 0, 0
+	}
+	if n <= s.capacity && !shrink {
 		return nil
 	}
-	n = max(n, s.l.rows)
-	if errs := s.free(); len(errs) > 0 {
+	if errs := s.free(); len(errs) > 0 || n == 0 {
 		return errors.Join(errs...)
 	}
 	for i := range s.layout.fields {

@@ -121,6 +121,39 @@ func TestBatchSamplersThatMisbehave(t *testing.T) {
 	}
 }
 
+// Memory for one huge batch is given back once only small ones have come for a while.
+func TestSlotsShrink(t *testing.T) {
+	e := newEngine(t)
+	sizes := funcBatches{func(int) int { return 200 }, func(epoch, b int, dst []int) []int {
+		n := b % 3 // none, too
+		if epoch == 0 && b%50 == 0 {
+			n = 5000
+		}
+		for i := range n {
+			dst = append(dst, (b+i)%10)
+		}
+		return dst
+	}}
+	l := newLoader(t, counting(10), Config{BatchSampler: sizes, Prefetch: 1, Workers: 1, Pin: e})
+	row := int64(l.layout.total)
+	for epoch := range 4 {
+		for b, err := range l.Batches(t.Context()) {
+			if err == nil {
+				err = verify(b, b.Len())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := l.Stats().PinnedBytes; epoch == 0 && got < 5000*row || epoch > 1 && got > 4*row {
+			t.Errorf("after epoch %d slots have %d bytes", epoch, got)
+		}
+	}
+	if lent := e.Stats().Lent.Current; lent > 4*64<<10 {
+		t.Errorf("the engine still lends %d bytes", lent)
+	}
+}
+
 // A goroutine may end in the loop's body, as t.FailNow ends one.
 func TestGoexitInTheBody(t *testing.T) {
 	l := newLoader(t, counting(40), Config{BatchSize: 2, Workers: 3})

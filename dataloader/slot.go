@@ -20,6 +20,8 @@ type slot struct {
 	buffer
 	l        *Loader
 	capacity int             // rows that there is memory for
+	fillings int             // since capacity was last looked at
+	largest  int             // number of rows in those
 	pinned   []*tensor.Dense // lent by the engine, by field; never handed out
 	views    [2]view         // of all rows, and of the last other number of rows
 	copies   []*asynccopy.Event
