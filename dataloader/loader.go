@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,7 +120,8 @@ func (l *Loader) Len() int {
 // A turn has a batch or an error, never both. A [*SampleError] about a sample or batch stands in its
 // place, and the loop may go on with the next. After other errors there are no more turns: the context's,
 // when ctx is done; [ErrTimeout]; [ErrClosed]; [ErrRunning], as one Loader has one loop at a time. A panic
-// in the data set, or in a sampler, is raised again as a [*PanicError].
+// in the data set, or in a sampler, is raised again as a [*PanicError]; one in BatchSampler.Len, which the loop
+// calls itself before it starts, comes as it is.
 func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		r, err := l.start(ctx)
@@ -235,6 +237,7 @@ func (l *Loader) finish(r *run) {
 	l.run = nil
 	l.looped.Add(int64(time.Since(r.entered)))
 	l.busy.Add(int64(r.busy()))
+	l.leftover = slices.DeleteFunc(l.leftover, (*run).ended)
 	if !ended {
 		l.leftover = append(l.leftover, r)
 	}

@@ -225,6 +225,35 @@ func TestReadThatCallsItsLoader(t *testing.T) {
 	}
 }
 
+// Loops whose readers were stuck are forgotten once those have returned: a loader may live for long.
+func TestStuckLoopsAreForgotten(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		ds := FromFunc(10, countFields, func(_ context.Context, i int, row Row) error {
+			if i == 4 {
+				time.Sleep(time.Minute)
+			}
+			write(i, row)
+			return nil
+		})
+		l, err := New(ds, Config{BatchSize: 1, Workers: 2, Prefetch: 9, Timeout: time.Second, Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			for range l.Batches(t.Context()) {
+			}
+			if n := l.Stats().Stuck; n != 1 || len(l.leftover) != 1 {
+				t.Errorf("%d loops stuck, %d remembered, want 1", n, len(l.leftover))
+			}
+			time.Sleep(time.Minute)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Indices of a batch that was released must not turn into another batch's.
 func TestIndicesOfAReleasedBatch(t *testing.T) {
 	l := newLoader(t, counting(40), Config{BatchSize: 4, Prefetch: 1})
