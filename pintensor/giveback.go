@@ -37,10 +37,14 @@ func (e *Engine) Close() error {
 	e.closed.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
-	e.poll(pollAll)
-	for e.waitOldest(ctx) {
+	var err error
+	for again := true; again; again = e.flight.n.Load() > 0 && ctx.Err() == nil { // calls in progress issue more
+		e.poll(pollAll)
+		for e.waitOldest(ctx) {
+		}
+		_, eerr := e.empty(0)
+		err = errors.Join(err, eerr)
 	}
-	_, err := e.empty(0)
 	if n := e.flight.n.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d blocks are still being copied after %v: %w", n, e.maxWait, ErrInUse))
 	}

@@ -2,6 +2,8 @@ package pintensor
 
 import (
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,4 +194,51 @@ func TestReleasedTensorsAreKnownAlsoWhenTheirBlockIsGone(t *testing.T) {
 	if _, err := e.Pin(d); !errors.Is(err, ErrReleased) {
 		t.Errorf("Pin: %v, want ErrReleased", err)
 	}
+}
+
+// pytorch#152008: closing while others use the engine. Each call either works or says ErrClosed, and nothing is left.
+func TestCloseDuringCalls(t *testing.T) {
+	for range 20 {
+		e := newRig(t)
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					err := lifeOf(t, e.Engine, 1+g*i%5*minBlock, i)
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		runtime.Gosched()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}
+
+// lifeOf makes a tensor, has work use it, and releases or drops it.
+func lifeOf(t *testing.T, e *Engine, n, i int) error {
+	d, err := e.New(tensor.Uint8, n)
+	if err != nil {
+		return err
+	}
+	w := newWork()
+	useBy(t, d, w)
+	go w.complete()
+	switch i % 4 {
+	case 0:
+		return nil
+	case 1:
+		_, err = e.Trim(minBlock)
+	case 2:
+		e.Stats()
+	}
+	return errors.Join(err, e.Release(d))
 }
