@@ -168,7 +168,7 @@ func (c *Config) prefetch(batchBytes int) int {
 	if c.Prefetch > 0 {
 		return c.Prefetch
 	}
-	affordable := prefetchBudget / max(batchBytes, 1)
+	affordable := prefetchBudget / batchBytes
 	return max(2, min(2*c.workers(), affordable))
 }
 

@@ -81,6 +81,18 @@ func newLayout(fields []Field) (*layout, error) {
 	return l, nil
 }
 
+// smallestBlock is the least memory that an engine lends.
+const smallestBlock = 32 << 10
+
+// batchBytes returns about how much memory a batch of n samples takes: n * total does not overflow.
+func (l *layout) batchBytes(n int) int {
+	sum := 0
+	for _, size := range l.rowBytes {
+		sum += max(n*size, smallestBlock)
+	}
+	return sum
+}
+
 // bytes returns the size of a sample's field, or what is wrong with it.
 func (f Field) bytes() (int, error) {
 	if f.Dtype.Type == nil {

@@ -85,7 +85,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if l.engine == nil {
 		l.engine = pintensor.Default()
 	}
-	l.tokens = cfg.prefetch(l.rows*layout.total) + 1
+	l.tokens = cfg.prefetch(layout.batchBytes(l.rows)) + 1
 	_, whole := ds.(*tensorDataset) // which writes every byte
 	l.zero = !whole
 	return l, nil

@@ -318,6 +318,32 @@ type negative struct{}
 func (negative) Len() int           { return -1 }
 func (negative) Index(_, _ int) int { return 0 }
 
+// What Prefetch 0 stands for: two batches a worker, within a budget that knows how small memory comes at least.
+func TestPrefetchByDefault(t *testing.T) {
+	e := newEngine(t)
+	of := func(bytes int) []Field {
+		return []Field{{Dtype: tensor.Uint8, Shape: tensor.Shape{bytes}}, {Dtype: tensor.Uint8}}
+	}
+	for _, c := range []struct {
+		bytes          int // of a sample
+		workers, asked int
+		want           int
+	}{
+		{100, 3, 0, 6},
+		{100, 1, 0, 2},
+		{100, 4096, 0, 256 << 20 / (64 << 10)},
+		{8 << 20, 16, 0, 256 << 20 / (32<<20 + 32<<10)},
+		{1 << 30, 16, 0, 2},
+		{1 << 30, 16, 7, 7},
+	} {
+		ds := FromFunc(10, of(c.bytes), func(context.Context, int, Row) error { return nil })
+		l := newLoader(t, ds, Config{BatchSize: 4, Workers: c.workers, Prefetch: c.asked, Pin: e})
+		if got := l.Stats().Prefetch; got != c.want {
+			t.Errorf("samples of %d bytes, %d workers, Prefetch %d: %d batches, want %d", c.bytes, c.workers, c.asked, got, c.want)
+		}
+	}
+}
+
 func TestDatasetIsChecked(t *testing.T) {
 	e := newEngine(t)
 	read := func(context.Context, int, Row) error { return nil }
