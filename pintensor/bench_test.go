@@ -137,6 +137,24 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
+// BenchmarkEnsurePinned is what a program pays that pins nothing twice.
+func BenchmarkEnsurePinned(b *testing.B) {
+	e := benchEngine(b)
+	d, err := e.New(tensor.Float32, 64, 784)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.EnsurePinned(d); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := e.Release(d); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkCold makes blocks that the cache does not have, and gives them up.
 func BenchmarkCold(b *testing.B) {
 	for _, size := range benchSizes {

@@ -27,6 +27,9 @@ func Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 // Pin is Default().Pin.
 func Pin(t *tensor.Dense) (*tensor.Dense, error) { return Default().Pin(t) }
 
+// EnsurePinned is Default().EnsurePinned: t itself if it is pinned and contiguous, else a copy that is.
+func EnsurePinned(t *tensor.Dense) (*tensor.Dense, error) { return Default().EnsurePinned(t) }
+
 // IsPinned is Default().IsPinned: it answers for memory of every engine.
 func IsPinned(t tensor.Tensor) bool { return Default().IsPinned(t) }
 

@@ -16,7 +16,7 @@
 //
 //	torch.zeros(..., pin_memory=True)                  New
 //	torch.empty(..., pin_memory=True), cudaHostAlloc   Empty
-//	tensor.pin_memory()                                Pin, always a copy
+//	tensor.pin_memory()                                EnsurePinned; Pin is always a copy
 //	tensor.is_pinned(), cudaPointerGetAttributes       IsPinned
 //	cudaHostRegister, cudaHostUnregister               Engine.Register
 //	tensor.record_stream(s)                            Acquire and Hold.Until; package asynccopy does it

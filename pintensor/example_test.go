@@ -55,6 +55,34 @@ func ExamplePin() {
 	// Output: [2 3 5 6]
 }
 
+// A function that is given tensors of any kind pins those that are not pinned, and releases only those.
+func ExampleEnsurePinned() {
+	batch, err := pintensor.New(tensor.Float32, 2, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(batch)
+	ordinary := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2, 3))
+
+	for _, t := range []*tensor.Dense{batch, ordinary} {
+		pinned, err := pintensor.EnsurePinned(t)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("the tensor itself:", pinned == t)
+		if pinned != t {
+			if err := pintensor.Release(pinned); err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+	// Output:
+	// the tensor itself: true
+	// the tensor itself: false
+}
+
 func ExampleIsPinned() {
 	ordinary := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(10))
 	fmt.Println(pintensor.IsPinned(ordinary))
