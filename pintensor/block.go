@@ -66,6 +66,7 @@ type block struct {
 	want     int64  // bytes asked for
 	fill     byte   // what poison mode fills it with
 	poisoned int64  // bytes that hold it, while the block is free
+	near     *shelf // where it is cached when it is free
 	dirty    bool   // was lent before, so not zero
 
 	allocated time.Time // when Alloc lent it; zero otherwise
@@ -99,10 +100,11 @@ type Completion interface {
 }
 
 // lend makes the block the property of a tensor. Its caller has taken it from the cache.
-func (b *block) lend(owner uintptr, want int64, fill byte) {
+func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	b.mu.Lock()
 	assert(b.state == free && len(b.holds) == 0 && len(b.uses) == 0, "a block is lent that is not free")
 	b.state, b.owner, b.want, b.fill, b.dirty = lent, owner, want, fill, true
+	b.near = near
 	b.lease++
 	b.poisoned = 0
 	b.allocated, b.seenDead = time.Time{}, false
@@ -111,15 +113,17 @@ func (b *block) lend(owner uintptr, want int64, fill byte) {
 		b.eng.n.allocated.Add(1)
 	}
 	b.mu.Unlock()
-	b.eng.n.requested.add(want)
-	b.eng.n.lent.add(b.size)
+	near.requested.Add(want)
+	near.lent.Add(b.size)
+	b.eng.n.requested.raise(want)
+	b.eng.n.lent.raise(b.size)
 }
 
 // release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu
 // is held.
 func (b *block) release() (isFree bool) {
-	b.eng.n.requested.sub(b.want)
-	b.eng.n.lent.sub(b.size)
+	b.eng.n.requested.lower(b.want)
+	b.eng.n.lent.lower(b.size)
 	if !b.allocated.IsZero() {
 		b.eng.n.allocated.Add(-1)
 	}

@@ -6,8 +6,52 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
+
+// # Cores
+//
+// Making a tensor of a few KiB from the cache takes less time than getting a lock that other cores are
+// after. So blocks up to 256 KiB are cached by core, on shelves, and the totals of Stats are counted
+// there: New and Release touch a shelf and, of what all cores share, only the gauges. A block goes back to
+// the shelf of the core that took it, whoever releases it, for there it is wanted next. A core whose shelf
+// has none takes one from another's before it makes a new one. Larger blocks take longer to clear than
+// any lock.
+
+// shelfClasses are the classes of block that have lists by core.
+const shelfClasses = smallClasses + 2*classesPerDoubling + 1
+
+// maxShelves bounds the memory for empty lists.
+const maxShelves = 64
+
+// shelf is a core's part of the cache, and of the engine's counters.
+type shelf struct {
+	lists [shelfClasses]freeList
+
+	requested, lent, cached atomic.Int64 // totals, in bytes
+	warm                    atomic.Int64
+	_                       [64]byte
+}
+
+func newShelves() []shelf { return make([]shelf, min(runtime.GOMAXPROCS(0), maxShelves)) }
+
+// place is a number that a core keeps for a while: a sync.Pool is kept by core, and so hands a core what it
+// has put back itself. Several cores may have the same number.
+type place struct{ n uint32 }
+
+var (
+	lastPlace atomic.Uint32
+	places    = sync.Pool{New: func() any { return &place{lastPlace.Add(1)} }}
+)
+
+// shelf returns the caller's shelf. It may run on another core at any moment; that costs time, nothing else.
+func (e *Engine) shelf() *shelf {
+	at := places.Get().(*place)
+	s := &e.shelves[at.n%uint32(len(e.shelves))]
+	places.Put(at)
+	return s
+}
 
 // freeList is the cached blocks of one class, the latest released on top, since its memory is likeliest
 // to be in the processor's cache.
@@ -23,32 +67,55 @@ type cached struct {
 	mem unsafe.Pointer
 }
 
-// pop takes a block of the class from the cache.
-func (e *Engine) pop(class int) (cached, bool) {
-	l := &e.lists[class]
+func (l *freeList) pop() (c cached, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := len(l.free) - 1
 	if last < 0 {
 		return cached{}, false
 	}
-	c := l.free[last]
+	c = l.free[last]
 	l.free[last] = cached{}
 	l.free = l.free[:last]
-	e.n.cached.sub(c.b.size)
+	c.b.eng.n.cached.lower(c.b.size)
 	return c, true
+}
+
+// list returns where blocks of the class are cached on the shelf.
+func (e *Engine) list(s *shelf, class int) *freeList {
+	if class < shelfClasses {
+		return &s.lists[class]
+	}
+	return &e.large[class-shelfClasses]
+}
+
+// pop takes a block of the class from the cache, from the shelf near if there is one.
+func (e *Engine) pop(near *shelf, class int) (c cached, ok bool) {
+	if c, ok = e.list(near, class).pop(); ok || class >= shelfClasses {
+		return c, ok
+	}
+	for i := range e.shelves {
+		if other := &e.shelves[i]; other != near {
+			if c, ok = other.lists[class].pop(); ok {
+				return c, true
+			}
+		}
+	}
+	return cached{}, false
 }
 
 // push reports false if the engine is closed and takes no blocks back.
 func (e *Engine) push(c cached) bool {
-	l := &e.lists[c.b.class]
+	s := c.b.near
+	l := e.list(s, c.b.class)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.closed.Load() { // Close sets it before it empties the lists, so none is put behind its back
 		return false
 	}
 	l.free = append(l.free, c)
-	e.n.cached.add(c.b.size)
+	s.cached.Add(c.b.size)
+	e.n.cached.raise(c.b.size)
 	return true
 }
 
@@ -91,7 +158,7 @@ func (e *Engine) discard(c cached) error {
 			return err
 		}
 		c.b.locked.Store(false)
-		e.n.registered.sub(c.b.size)
+		e.n.registered.lower(c.b.size)
 	}
 	blocks.remove(c.b.lo)
 	runtime.SetFinalizer((*byte)(unsafe.Add(c.mem, -int(c.b.head))), nil)
@@ -102,8 +169,9 @@ func (e *Engine) discard(c cached) error {
 
 // giveUp discards cached blocks, the largest first, until at least n bytes are freed or none is left.
 func (e *Engine) giveUp(n int64) (freed int64, err error) {
-	for class := len(e.lists) - 1; class >= 0 && freed < n; {
-		c, ok := e.pop(class)
+	near := e.shelf()
+	for class := numClasses - 1; class >= 0 && freed < n; {
+		c, ok := e.pop(near, class)
 		if !ok {
 			class--
 			continue

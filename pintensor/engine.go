@@ -30,7 +30,8 @@ type Engine struct {
 	noCUDA   atomic.Pointer[refusal] // why it isn't the CUDA driver
 	lockErr  atomic.Pointer[refusal] // why the latest block could not be page-locked
 
-	lists   [numClasses]freeList
+	shelves []shelf
+	large   [numClasses - shelfClasses]freeList
 	owned   atomic.Int64 // bytes of all blocks, lent, cached and in flight: what the limit bounds
 	flight  flight
 	lastUse atomic.Uint64
@@ -48,7 +49,7 @@ type Engine struct {
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait, poison: invariants}
+	e := &Engine{maxWait: maxWait, poison: invariants, shelves: newShelves()}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)
@@ -94,14 +95,15 @@ func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 // lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the
 // last tenant left if dirty.
 func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirty bool, err error) {
-	c, err := e.take(n)
+	near := e.shelf()
+	c, err := e.take(near, n)
 	if err != nil {
 		return nil, false, err
 	}
 	dirty = c.b.dirty
 	// At least one byte of room, or the slice of an empty tensor would have no address to know it by.
 	d = p.dense(unsafe.Slice((*byte)(c.mem), max(n, 1))[:n], shape)
-	c.b.lend(addressOf(d), n, p.fill)
+	c.b.lend(near, addressOf(d), n, p.fill)
 	return d, dirty, nil
 }
 

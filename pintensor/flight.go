@@ -124,7 +124,7 @@ func (e *Engine) finish(b *block, finished []use) {
 	recycle, idle := false, had > 0 && len(b.uses) == 0
 	if idle {
 		mem, b.keep = b.keep, nil
-		e.n.inFlight.sub(b.size)
+		e.n.inFlight.lower(b.size)
 		recycle = b.settle()
 	}
 	b.mu.Unlock()

@@ -17,8 +17,8 @@ const maxWait = 10 * time.Second
 
 // take returns a block of at least n bytes that belongs to nobody. In poison mode it fails if somebody has
 // written to it since it came back.
-func (e *Engine) take(n int64) (cached, error) {
-	c, err := e.find(n)
+func (e *Engine) take(near *shelf, n int64) (cached, error) {
+	c, err := e.find(near, n)
 	if err != nil {
 		return cached{}, err
 	}
@@ -29,28 +29,28 @@ func (e *Engine) take(n int64) (cached, error) {
 	return c, nil
 }
 
-func (e *Engine) find(n int64) (cached, error) {
+func (e *Engine) find(near *shelf, n int64) (cached, error) {
 	class, size := classOf(n)
-	if c, ok := e.pop(class); ok {
-		e.n.warm.Add(1)
+	if c, ok := e.pop(near, class); ok {
+		near.warm.Add(1)
 		return c, nil
 	}
 	e.poll(pollAll)
-	if c, ok := e.pop(class); ok {
-		e.n.warm.Add(1)
+	if c, ok := e.pop(near, class); ok {
+		near.warm.Add(1)
 		return c, nil
 	}
-	return e.grow(class, size)
+	return e.grow(near, class, size)
 }
 
 // grow makes a new block. When the limit is reached, or the driver has no memory, it gives cached
 // blocks of other sizes up, then lets the collector find tensors that were dropped, then waits for
 // copies in flight, for at most maxWait together, and tries again after each.
-func (e *Engine) grow(class int, size int64) (cached, error) {
+func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
 	for collections, waited := 0, false; ; {
-		c, err := e.cold(class, size)
+		c, err := e.cold(near, class, size)
 		if err == nil || !errors.Is(err, ErrLimit) && !errors.Is(err, driver.ErrOutOfMemory) {
 			return c, err
 		}
@@ -67,15 +67,15 @@ func (e *Engine) grow(class int, size int64) (cached, error) {
 		default:
 			return cached{}, err
 		}
-		if c, ok := e.pop(class); ok {
-			e.n.warm.Add(1)
+		if c, ok := e.pop(near, class); ok {
+			near.warm.Add(1)
 			return c, nil
 		}
 	}
 }
 
 // cold makes, page-locks and enters a new block, within the limit.
-func (e *Engine) cold(class int, size int64) (cached, error) {
+func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 	if !e.reserve(size) {
 		return cached{}, &LimitError{Limit: e.limit, Asked: size, Lent: e.n.lent.current.Load(),
 			Cached: e.n.cached.current.Load(), InFlight: e.n.inFlight.current.Load()}
@@ -86,7 +86,7 @@ func (e *Engine) cold(class int, size int64) (cached, error) {
 		e.owned.Add(-size)
 		return cached{}, fmt.Errorf("page-locking %d bytes: %w", size, err)
 	}
-	b := &block{eng: e, lo: uintptr(mem), head: head, size: size, class: class}
+	b := &block{eng: e, lo: uintptr(mem), head: head, size: size, class: class, near: near}
 	b.locked.Store(locked)
 	if other := blocks.add(b.lo, b.lo+uintptr(size), b); other != nil {
 		// Going on would give one piece of memory to two owners.

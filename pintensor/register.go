@@ -98,7 +98,7 @@ func (e *Engine) unregister(b *block) error {
 		return fmt.Errorf("pintensor: unregister: %w", err)
 	}
 	lo, hi := b.pages()
-	e.n.registered.sub(int64(hi - lo))
+	e.n.registered.lower(int64(hi - lo))
 	blocks.remove(lo)
 	b.mu.Lock()
 	b.state, b.backing = gone, nil

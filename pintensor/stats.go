@@ -33,7 +33,7 @@ type Stats struct {
 }
 
 // gauge keeps a Usage. Gauges of an engine are changed by every call on every core, so each has a
-// cache line to itself.
+// cache line to itself; totals that are counted often are counted on the shelves, see cache.go.
 type gauge struct {
 	current, peak, total atomic.Int64
 	_                    [40]byte
@@ -41,6 +41,11 @@ type gauge struct {
 
 func (g *gauge) add(n int64) {
 	g.total.Add(n)
+	g.raise(n)
+}
+
+// raise is add for a gauge whose total is counted on the shelves.
+func (g *gauge) raise(n int64) {
 	now := g.current.Add(n)
 	for {
 		peak := g.peak.Load()
@@ -50,16 +55,16 @@ func (g *gauge) add(n int64) {
 	}
 }
 
-func (g *gauge) sub(n int64) { g.current.Add(-n) }
+func (g *gauge) lower(n int64) { g.current.Add(-n) }
 
 func (g *gauge) usage() Usage {
 	return Usage{Current: g.current.Load(), Peak: g.peak.Load(), Total: g.total.Load()}
 }
 
-// counters is what Stats is made from.
+// counters is what Stats is made from, beside what the shelves count.
 type counters struct {
 	requested, lent, cached, inFlight, registered gauge
-	cold, warm, reclaimed, waits, trims, unlocked atomic.Int64
+	cold, reclaimed, waits, trims, unlocked       atomic.Int64
 	allocated                                     atomic.Int64 // blocks lent by Alloc now
 }
 
@@ -69,8 +74,15 @@ func (e *Engine) Stats() Stats {
 	s := Stats{
 		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
 		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(),
-		Cold: e.n.cold.Load(), Warm: e.n.warm.Load(), Reclaimed: e.n.reclaimed.Load(),
+		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
+	}
+	for i := range e.shelves {
+		shelf := &e.shelves[i]
+		s.Requested.Total += shelf.requested.Load()
+		s.Lent.Total += shelf.lent.Load()
+		s.Cached.Total += shelf.cached.Load()
+		s.Warm += shelf.warm.Load()
 	}
 	s.Locking, _ = e.locking.Load().(string)
 	s.NoCUDA, s.LockError = e.noCUDA.Load().text(), e.lockErr.Load().text()

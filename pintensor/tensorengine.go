@@ -41,14 +41,15 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 	if err := e.takeErr(); err != nil {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
-	c, err := e.take(size)
+	near := e.shelf()
+	c, err := e.take(near, size)
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	if c.b.dirty {
 		clear(unsafe.Slice((*byte)(c.mem), size))
 	}
-	c.b.lend(0, size, poisonNaN)
+	c.b.lend(near, 0, size, poisonNaN)
 	return &memory{p: c.mem, n: size, lease: c.b.lease}, nil
 }
 
