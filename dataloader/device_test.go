@@ -293,7 +293,7 @@ func TestCopiesThatFailLater(t *testing.T) {
 		}
 		faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
 		dev := openDriver(t, faulty)
-		fields := []Field{{Dtype: tensor.Int64, Shape: tensor.Shape{1 << 16}}, {Dtype: tensor.Int64}}
+		fields := []Field{{Dtype: tensor.Int64, Shape: tensor.Shape{1 << 14}}} // small ones are copied at once
 		ds := FromFunc(40, fields, func(_ context.Context, i int, row Row) error {
 			Values[int64](row, 0)[i] = int64(i)
 			return nil
@@ -312,7 +312,7 @@ func TestCopiesThatFailLater(t *testing.T) {
 					reported++
 					continue
 				}
-				if b.Device(0).Wait(t.Context()) != nil || b.Device(1).Wait(t.Context()) != nil {
+				if b.Device(0).Wait(t.Context()) != nil {
 					failed++
 				}
 			}
