@@ -121,7 +121,10 @@ func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 
 // release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu
 // is held.
-func (b *block) release() (isFree bool) {
+func (b *block) release(wasForgotten bool) (isFree bool) {
+	if b.eng.tracker != nil {
+		b.eng.tracker.ended(b, wasForgotten)
+	}
 	b.eng.n.requested.lower(b.want)
 	b.eng.n.lent.lower(b.size)
 	if !b.allocated.IsZero() {
@@ -161,14 +164,18 @@ func reclaim(p *byte) {
 	}
 	assert(len(b.uses) == 0, "a block in flight was unreachable")
 	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
-	forgotten := b.state == lent
-	if forgotten {
-		b.release()
+	dropped := b.state == lent
+	forgotten := dropped && b.owner != 0 // memory of Alloc has nobody who releases it
+	if dropped {
+		b.release(forgotten)
 	}
 	b.state = free
 	b.mu.Unlock()
 	b.eng.recycleUnreachable(b, mem)
 	if forgotten {
+		b.eng.n.forgotten.Add(1)
+	}
+	if dropped {
 		b.eng.n.reclaimed.Add(1) // last: who sees it finds the block in the cache
 	}
 }

@@ -23,6 +23,7 @@ type Engine struct {
 	limit   int64
 	poison  bool
 	maxWait time.Duration
+	tracker *tracker // nil: leaks are not tracked
 
 	hostOnce sync.Once
 	host     driver.Host
@@ -104,6 +105,9 @@ func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirt
 	// At least one byte of room, or the slice of an empty tensor would have no address to know it by.
 	d = p.dense(unsafe.Slice((*byte)(c.mem), max(n, 1))[:n], shape)
 	c.b.lend(near, addressOf(d), n, p.fill)
+	if e.tracker != nil {
+		e.tracker.lent(c.b, n, d)
+	}
 	return d, dirty, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
@@ -201,6 +202,32 @@ func ExampleEngine_Stats() {
 	// Output:
 	// made new: 1 from the cache: 2
 	// asked for: 100000 lent: 106496
+}
+
+func ExampleWithLeakTracking() {
+	engine, err := pintensor.NewEngine(pintensor.WithLeakTracking())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	batch, err := engine.New(tensor.Float32, 64, 784)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, leak := range engine.Leaks() {
+		line := leak.Callers[0] // printing all of leak shows who called that
+		fmt.Println(leak.Bytes, "bytes,", leak.Shape, "by", path.Base(line.Function))
+	}
+	if err := engine.Release(batch); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(len(engine.Leaks()))
+	// Output:
+	// 200704 bytes, (64, 784) by pintensor_test.ExampleWithLeakTracking
+	// 0
 }
 
 func ExampleEngine_Trim() {

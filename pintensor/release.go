@@ -34,7 +34,7 @@ func (e *Engine) Release(t *tensor.Dense) error {
 		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), err)
 	}
 	markReleased(t)
-	isFree := b.release()
+	isFree := b.release(false)
 	b.mu.Unlock()
 	e.poll(pollSome)
 	if isFree {

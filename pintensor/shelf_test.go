@@ -25,7 +25,7 @@ func shelved(t *testing.T) (rig, []cached) {
 func (e rig) giveBack(t *testing.T, c cached) {
 	t.Helper()
 	c.b.mu.Lock()
-	isFree := c.b.release()
+	isFree := c.b.release(false)
 	c.b.mu.Unlock()
 	if !isFree {
 		t.Fatal("the block is not free")

@@ -20,9 +20,12 @@ type Stats struct {
 	InFlight   Usage // bytes of blocks, lent or released, that copies are reading or writing
 	Registered Usage // bytes that are page-locked: blocks, and tensors given to Register
 
+	Allocated int64 // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
+
 	Cold      int64 // blocks made new, each with a call to the driver
 	Warm      int64 // blocks that came from the cache
-	Reclaimed int64 // blocks that the garbage collector gave back: each one is a missing Release
+	Reclaimed int64 // blocks that the garbage collector gave back
+	Forgotten int64 // those of them that New, Empty or Pin lent: each one is a missing Release
 	Waits     int64 // times that a call had to wait for a copy, because of the limit or a refusing driver
 	Trims     int64 // blocks that were given up: by Trim, Close, or to make room for others
 
@@ -66,6 +69,7 @@ type counters struct {
 	requested, lent, cached, inFlight, registered gauge
 	cold, reclaimed, waits, trims, unlocked       atomic.Int64
 	allocated                                     atomic.Int64 // blocks lent by Alloc now
+	forgotten                                     atomic.Int64
 }
 
 // Stats returns the engine's figures. It completes finished copies first and does not block.
@@ -75,6 +79,7 @@ func (e *Engine) Stats() Stats {
 		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
 		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(),
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
+		Forgotten: e.n.forgotten.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
 	}
 	for i := range e.shelves {

@@ -50,6 +50,9 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		clear(unsafe.Slice((*byte)(c.mem), size))
 	}
 	c.b.lend(near, 0, size, poisonNaN)
+	if e.tracker != nil {
+		e.tracker.lent(c.b, size, nil)
+	}
 	return &memory{p: c.mem, n: size, lease: c.b.lease}, nil
 }
 
@@ -99,7 +102,7 @@ func (e *Engine) free(raw []byte, size int64, t *tensor.Dense, lease uint64) err
 	if t != nil {
 		markReleased(t)
 	}
-	isFree := b.release()
+	isFree := b.release(false)
 	b.mu.Unlock()
 	if isFree {
 		return e.recycle(b, start)
