@@ -262,6 +262,41 @@ func TestCopyFailsAfterItWasIssued(t *testing.T) {
 	}
 }
 
+// TestStagedCopyFailsAfterItWasIssued is the same for the chunks of a copy.
+func TestStagedCopyFailsAfterItWasIssued(t *testing.T) {
+	r := newRig(t, halfway{soft.New(soft.Config{Host: locking{}, Late: true})})
+	s := r.stream()
+	x := must(s.ToDevice(pageable(2*asynccopy.Smallest, 1), false))(t)
+	e := must(s.ToHostInto(pageable(2*asynccopy.Smallest, 2), x, true))(t)
+	if err := e.Wait(t.Context()); !errors.Is(err, errInjected) {
+		t.Fatalf("Wait: %v, want the injected error", err)
+	}
+	var guards []*tensor.Dense
+	for range 4 {
+		guards = append(guards, r.pinned(asynccopy.Smallest, 3))
+	}
+	s.Synchronize(t.Context())
+	r.ok(s.Synchronize(t.Context()))
+	for _, g := range guards {
+		r.is(g, 3)
+		r.release(g)
+	}
+	r.ok(x.Release())
+}
+
+func TestFailedToDeviceLeavesNoTensor(t *testing.T) {
+	faulty := drivertest.NewFaulty(soft.New(soft.Config{Host: locking{}}))
+	r := newRig(t, faulty)
+	s := r.stream()
+	faulty.FailNth("CopyHtoD", 1, errInjected)
+	if _, err := s.ToDevice(pageable(10, 1), true); !errors.Is(err, errInjected) {
+		t.Fatalf("ToDevice: %v, want the injected error", err)
+	}
+	if st := r.dev.Stats(); st.Tensors != 0 || st.Memory.Current != 0 {
+		t.Errorf("%d tensors of %d bytes are left", st.Tensors, st.Memory.Current)
+	}
+}
+
 // TestWorkFailsLater: a sticky error is reported by Wait and by every call afterwards, typed.
 func TestWorkFailsLater(t *testing.T) {
 	cause := &driver.Error{Call: "kernel", Code: driver.CodeIllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/soft"
 	"gorgonia.org/tensor"
 )
 
@@ -220,5 +222,44 @@ func TestWaitForALostEvent(t *testing.T) {
 	defer cancel()
 	if err := e.Wait(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFreeFollowsAClosingStream: memory that is given back while its stream is being closed is freed on another
+// one, which must first follow the stream that the memory was allocated on.
+func TestFreeFollowsAClosingStream(t *testing.T) {
+	drv := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
+	d, err := OpenDriver(drv, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !a.gate.enter() {
+		t.Fatal("the stream is closed")
+	}
+	closed := make(chan error)
+	go func() { closed <- a.Close() }()
+	for a.gate.enter() { // until Close is waiting for the call
+		a.gate.leave()
+	}
+	before := drv.Calls("WaitEvent")
+	if err := x.Release(); err != nil {
+		t.Error(err)
+	}
+	if n := drv.Calls("WaitEvent") - before; n != 1 {
+		t.Errorf("freeing waited for %d events, want 1", n)
+	}
+	a.gate.leave()
+	for _, err := range []error{<-closed, d.Close()} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -160,6 +160,36 @@ func TestUse(t *testing.T) {
 	})
 }
 
+// TestUseBesideAStage: a stream that other code uses a tensor on copies it too, bit by bit. Whoever writes next
+// must follow all of it.
+func TestUseBesideAStage(t *testing.T) {
+	hold := make(chan struct{})
+	r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(op soft.Op) time.Duration {
+		if op.Call == "CopyDtoH" {
+			<-hold
+			return time.Millisecond
+		}
+		return 0
+	}}))
+	a, b := r.stream(), r.stream()
+	n := longest()
+	x := must(a.ToDevice(pageable(n, 1), false))(r)
+	next := r.pinned(n, 2)
+	r.ok(x.Use(b))
+	into := pageable(n, 0)
+	e := must(b.ToHostInto(into, x, true))(r)
+	written := make(chan error)
+	go func() { written <- a.ToDeviceInto(x, next, true) }()
+	time.Sleep(10 * time.Millisecond) // for it to go ahead, if it could
+	close(hold)
+	r.ok(<-written)
+	r.ok(e.Wait(t.Context()))
+	r.is(into, 1)
+	r.holds(b, x, 2)
+	r.release(next)
+	r.ok(x.Release())
+}
+
 func TestWaitMakesAStreamFollow(t *testing.T) {
 	onEach(t, func(r *rig) {
 		const n = 1 << 20
