@@ -1,0 +1,119 @@
+// Package pintest checks in a program's tests that pinned memory is given back.
+//
+//	func TestTraining(t *testing.T) {
+//		engine, err := pintensor.NewEngine(pintensor.WithLeakTracking(), pintensor.WithPoison())
+//		...
+//		pintest.Check(t, engine)
+//		// The test fails if it leaves tensors of engine unreleased, and names the lines that made them.
+//	}
+//
+// # Concurrency
+//
+// The figures of an engine don't say which test its tensors are of. So an engine that is checked must not
+// be used by tests that run in parallel with this one; an engine for each test is simplest.
+package pintest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pintensor/pin/pintensor"
+)
+
+// grace is how long Check waits for copies in flight, and for the garbage collector.
+const grace = 2 * time.Second
+
+// Check makes t fail if, when t and the cleanups that it registers from now on have ended,
+//   - tensors of e are lent that should have been released;
+//   - tensors were dropped since now without Release, so that the garbage collector gave them back;
+//   - copies from or to e's memory are still in flight after 2 seconds.
+//
+// If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
+// results of arithmetic, with tensor.WithEngine(e), has nobody to release it: the garbage collector is run
+// until that is back, for at most 2 seconds, so it must only not be referred to any more. Nothing is checked
+// if t has failed by then: a failed test may well leave things behind, and its own message matters more.
+//
+// Check does not close e; closing it before the end of the test changes nothing.
+func Check(t testing.TB, e *pintensor.Engine) {
+	t.Helper()
+	if e == nil {
+		t.Errorf("pintest: Check: e is nil, want a *pintensor.Engine")
+		return
+	}
+	forgottenBefore := forgotten{e.Stats().Forgotten, e.Forgotten()}
+	t.Cleanup(func() {
+		t.Helper()
+		if t.Failed() {
+			return
+		}
+		s := settle(e)
+		if s.Lent.Current > 0 {
+			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e))
+		}
+		if s.InFlight.Current > 0 {
+			t.Errorf("pintest: copies of %d bytes are in flight %v after the end of the test", s.InFlight.Current, grace)
+		}
+		if n := s.Forgotten - forgottenBefore.count; n > 0 {
+			t.Errorf("pintest: %d tensors were dropped in the test and not released%s", n, forgottenBefore.since(e))
+		}
+	})
+}
+
+// settle waits until nothing of e is in use that comes back by itself, for a while.
+func settle(e *pintensor.Engine) pintensor.Stats {
+	for deadline := time.Now().Add(grace); ; time.Sleep(time.Millisecond) {
+		s := e.Stats() // asks the copies whether they are done
+		if s.InFlight.Current == 0 && s.Allocated == 0 || time.Now().After(deadline) {
+			return s
+		}
+		if s.Allocated > 0 {
+			runtime.GC()
+		}
+	}
+}
+
+// advice is what to do for more in a message.
+const advice = " (an engine made with pintensor.WithLeakTracking knows which lines made them)"
+
+func leaks(e *pintensor.Engine) string {
+	all := e.Leaks()
+	if all == nil {
+		return advice
+	}
+	var s strings.Builder
+	for _, l := range all {
+		fmt.Fprintf(&s, "\n%v", l)
+	}
+	return s.String()
+}
+
+// forgotten is what an engine had forgotten at some moment.
+type forgotten struct {
+	count  int64
+	places []pintensor.Forgotten
+}
+
+// since lists the places that have forgotten more since.
+func (f forgotten) since(e *pintensor.Engine) string {
+	now := e.Forgotten()
+	if now == nil {
+		return advice
+	}
+	had := make(map[string]pintensor.Forgotten)
+	for _, p := range f.places {
+		had[fmt.Sprint(p.Callers)] = p
+	}
+	var s strings.Builder
+	for _, p := range now {
+		old := had[fmt.Sprint(p.Callers)]
+		p.Count -= old.Count
+		p.Bytes -= old.Bytes
+		if p.Count > 0 {
+			fmt.Fprintf(&s, "\n%v", p)
+		}
+	}
+	return s.String()
+}
