@@ -33,9 +33,10 @@
 // A tensor that is not released is no leak. Blocks are memory of the Go heap, so the garbage collector
 // knows when neither the tensor nor a view nor a Data slice of it is left, and its block then goes back
 // to the cache. That happens some time after, so programs that care about memory call Release;
-// Stats.Forgotten counts the missing ones, and [WithLeakTracking] tells where they are. A view of a tensor that was dropped is as good as ever. A
-// tensor that was released and is still referred to keeps its block, and whoever has it, from being
-// collected, though not from being released and lent.
+// Stats.Forgotten counts the missing ones, [WithLeakTracking] tells where they are, and package pintest
+// makes tests fail that leave some. A view of a tensor that was dropped is as good as ever. A tensor that
+// was released and is still referred to keeps its block, and whoever has it, from being collected, though
+// not from being released and lent.
 //
 // A block that a copy is using is neither lent again, nor unregistered, nor collected until the copy is
 // done, whatever happens to its tensor. [Acquire] is how code that issues copies says so.

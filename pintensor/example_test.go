@@ -2,8 +2,11 @@ package pintensor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"path"
 
 	"github.com/pintensor/pin/pintensor"
@@ -202,6 +205,30 @@ func ExampleEngine_Stats() {
 	// Output:
 	// made new: 1 from the cache: 2
 	// asked for: 100000 lent: 106496
+}
+
+func ExampleStats() {
+	var s pintensor.Stats // of an engine: engine.Stats()
+	s.Lent = pintensor.Usage{Current: 1 << 20, Peak: 3 << 20, Total: 200 << 20}
+	s.Registered = pintensor.Usage{Current: 3 << 20, Peak: 3 << 20, Total: 3 << 20}
+	s.Cold, s.Warm, s.Locking = 3, 197, "cuda"
+	fmt.Println(s)
+
+	usage, err := json.Marshal(s.Lent)
+	fmt.Println(string(usage), err)
+
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	log.Info("epoch done", "lent", s.Lent)
+	// Output:
+	// lent 1.0 MiB (peak 3.0 MiB), cached 0 B, in flight 0 B, registered 3.0 MiB (cuda), 3 cold, 197 warm, 0 forgotten, 0 waits, 0 trims
+	// {"current":1048576,"peak":3145728,"total":209715200} <nil>
+	// level=INFO msg="epoch done" lent.current=1048576 lent.peak=3145728 lent.total=209715200
 }
 
 func ExampleWithLeakTracking() {

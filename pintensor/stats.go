@@ -6,33 +6,38 @@ import "sync/atomic"
 
 // Usage is an amount of memory over the life of an engine, in bytes.
 type Usage struct {
-	Current int64 // now
-	Peak    int64 // the largest Current so far
-	Total   int64 // everything that was ever added
+	Current int64 `json:"current"` // now
+	Peak    int64 `json:"peak"`    // the largest Current so far
+	Total   int64 `json:"total"`   // everything that was ever added
 }
 
 // Stats is what an engine did and holds. The figures are read one after another, so those of an
 // engine in use may be a few operations apart.
+//
+// It prints as one line, is groups of figures to log/slog, and encodes as JSON, so that a program
+// publishes it with
+//
+//	expvar.Publish("pinned", expvar.Func(func() any { return engine.Stats() }))
 type Stats struct {
-	Requested  Usage // bytes that New, Pin and Alloc were asked for, until released
-	Lent       Usage // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
-	Cached     Usage // bytes of released blocks, ready to be lent again
-	InFlight   Usage // bytes of blocks, lent or released, that copies are reading or writing
-	Registered Usage // bytes that are page-locked: blocks, and tensors given to Register
+	Requested  Usage `json:"requested"`  // bytes that New, Pin and Alloc were asked for, until released
+	Lent       Usage `json:"lent"`       // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
+	Cached     Usage `json:"cached"`     // bytes of released blocks, ready to be lent again
+	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
+	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and tensors given to Register
 
-	Allocated int64 // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
+	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
-	Cold      int64 // blocks made new, each with a call to the driver
-	Warm      int64 // blocks that came from the cache
-	Reclaimed int64 // blocks that the garbage collector gave back
-	Forgotten int64 // those of them that New, Empty or Pin lent: each one is a missing Release
-	Waits     int64 // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 // blocks that were given up: by Trim, Close, or to make room for others
+	Cold      int64 `json:"cold"`      // blocks made new, each with a call to the driver
+	Warm      int64 `json:"warm"`      // blocks that came from the cache
+	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back
+	Forgotten int64 `json:"forgotten"` // those of them that New, Empty or Pin lent: each one is a missing Release
+	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
+	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, Close, or to make room for others
 
-	Unlocked  int64  // blocks among Cold that could not be page-locked and are ordinary memory
-	Locking   string // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
-	NoCUDA    string // why that is not "cuda"; "" if it is, or nothing was asked for yet
-	LockError string // why the latest block could not be page-locked, and what to do about it; "" if none failed
+	Unlocked  int64  `json:"unlocked"`             // blocks among Cold that could not be page-locked and are ordinary memory
+	Locking   string `json:"locking"`              // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
+	NoCUDA    string `json:"no_cuda,omitempty"`    // why that is not "cuda"; "" if it is, or nothing was asked for yet
+	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and what to do about it; "" if none failed
 }
 
 // gauge keeps a Usage. Gauges of an engine are changed by every call on every core, so each has a

@@ -1,0 +1,98 @@
+package pintensor
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestSizesOfBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		-1: "-1 B", 0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB",
+		1000 << 20: "1000.0 MiB", 1<<30 - 1<<20: "1023.0 MiB", 5 << 40: "5.0 TiB", math.MaxInt64: "8.0 EiB",
+	} {
+		if got := size(n); got != want {
+			t.Errorf("%d bytes are %q, want %q", n, got, want)
+		}
+	}
+}
+
+// full returns figures that all differ, so that none can stand for another.
+func full(t *testing.T) (s Stats) {
+	t.Helper()
+	next := int64(1)
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		for i := range v.NumField() {
+			switch f := v.Field(i); f.Kind() {
+			case reflect.Struct:
+				fill(f)
+			case reflect.Int64:
+				f.SetInt(next)
+				next++
+			case reflect.String:
+				f.SetString(v.Type().Field(i).Name)
+			default:
+				t.Fatalf("a field of kind %v", f.Kind())
+			}
+		}
+	}
+	fill(reflect.ValueOf(&s).Elem())
+	return s
+}
+
+func TestStatsSurviveJSON(t *testing.T) {
+	want := full(t)
+	text := must[[]byte](t)(json.Marshal(want))
+	var got Stats
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("from %s\ngot  %v\nwant %v", text, got, want)
+	}
+	var names map[string]any
+	if err := json.Unmarshal(text, &names); err != nil {
+		t.Fatal(err)
+	}
+	for name := range names {
+		if name != strings.ToLower(name) {
+			t.Errorf("the field %q has no name of its own", name)
+		}
+	}
+}
+
+// A log has the same names and figures as JSON, so that a field that is added cannot be forgotten in one.
+func TestStatsInLogs(t *testing.T) {
+	for name, s := range map[string]Stats{"all": full(t), "none": {}} {
+		var out bytes.Buffer
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("", "stats", s)
+		var line struct{ Stats map[string]any }
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		var want map[string]any
+		if err := json.Unmarshal(must[[]byte](t)(json.Marshal(s)), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(line.Stats, want) {
+			t.Errorf("%s: logged\n%v\nas JSON it is\n%v", name, line.Stats, want)
+		}
+	}
+}
+
+func TestStatsAsText(t *testing.T) {
+	s := full(t)
+	got := s.String()
+	want := "lent 4 B (peak 5 B), cached 7 B, in flight 10 B, registered 13 B (Locking), 17 cold, 18 warm, 20 forgotten, 21 waits, 22 trims, 23 not page-locked"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if strings.Contains(Stats{}.String(), "(0") || strings.Contains(Stats{}.String(), "not page-locked") {
+		t.Errorf("nothing is %q", Stats{}.String())
+	}
+}
