@@ -263,3 +263,32 @@ func TestFreeFollowsAClosingStream(t *testing.T) {
 		}
 	}
 }
+
+// TestStageHasItsTurnBeforeItIsSeen: others may make their streams wait for an event as soon as they can get at
+// it, and this stream for theirs; what they make must not come before the event's own stage.
+func TestStageHasItsTurnBeforeItIsSeen(t *testing.T) {
+	_, a, _ := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 2*smallest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(2*smallest))
+	copied := make(chan error)
+	a.mu.Lock() // which listing the event needs
+	go func() { copied <- a.ToDeviceInto(x, src, false) }()
+	for deadline := time.Now().Add(5 * time.Second); a.turn.Load() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("the stage has no turn when its event is listed")
+			break
+		}
+	}
+	if x.Ready().stage != nil {
+		t.Error("the event can be had before it is listed")
+	}
+	a.mu.Unlock()
+	for _, err := range []error{<-copied, x.Release()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -121,10 +121,10 @@ func (s *Stream) Wait(e *Event) error {
 	case e.stream == nil:
 		return nil
 	case e.stream.dev != s.dev:
-		s.start(newStage(), func(func()) error { return e.Wait(context.Background()) }, nil)
+		s.start(newStage(), nil, func(func()) error { return e.Wait(context.Background()) }, nil)
 		return nil
 	case !e.landed():
-		s.start(newStage(), func(func()) error {
+		s.start(newStage(), nil, func(func()) error {
 			<-e.stage.landed
 			return s.after(e)
 		}, nil)

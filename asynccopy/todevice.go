@@ -168,9 +168,11 @@ func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintens
 	e.stage = newStage()
 	c := newChunked(s, e, layout.Size(), elem, a.buf.ptr)
 	c.layout = layout
-	s.track(e)
-	a.publish(e)
-	s.start(e.stage, func(func()) error {
+	list := func() {
+		s.track(e)
+		a.publish(e)
+	}
+	s.start(e.stage, list, func(func()) error {
 		err := c.run((*worker).fill)
 		hold.Done()
 		if err == nil {

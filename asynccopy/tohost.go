@@ -176,9 +176,11 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Ev
 	e.stage = newStage()
 	c := newChunked(s, e, int(a.buf.size), 1, a.buf.ptr)
 	c.dst = dst.Raw[:a.buf.size]
-	s.track(e)
-	a.publish(e)
-	s.start(e.stage, func(issued func()) error {
+	list := func() {
+		s.track(e)
+		a.publish(e)
+	}
+	s.start(e.stage, list, func(issued func()) error {
 		c.issued = func() error {
 			err := s.dev.fail(s.dev.drv.Record(e.handle, s.handle))
 			issued()
