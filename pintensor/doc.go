@@ -21,6 +21,7 @@
 //	cudaHostRegister, cudaHostUnregister               Engine.Register
 //	tensor.record_stream(s)                            Acquire and Hold.Until; package asynccopy does it
 //	torch._C._host_emptyCache()                        Engine.Trim(0)
+//	rmm pool_memory_resource(..., initial_pool_size)   Engine.Reserve
 //	torch.cuda.host_memory_stats()                     Engine.Stats
 //
 // # Ownership
@@ -51,8 +52,8 @@
 // All functions and methods may be called from any goroutine at any time. A tensor itself is as safe as
 // any: one writer, or any number of readers. Releasing a tensor that another goroutine is still using is
 // a bug of the program. No lock is held during a call to the driver, and one block that is slow to come
-// back holds up no other. There is no goroutine in the background, but for a short one that gives back what
-// was dropped after Close.
+// back holds up no other. There is no goroutine in the background, but for those of [Engine.ReserveAsync],
+// which Close waits for, and a short one that gives back what was dropped after Close.
 //
 // # Errors
 //

@@ -39,6 +39,8 @@ type Engine struct {
 	n       counters
 	closed  atomic.Bool
 
+	background background
+
 	strandedMu sync.Mutex
 	stranded   []cached // blocks that the driver did not unregister
 

@@ -207,6 +207,48 @@ func ExampleEngine_Stats() {
 	// asked for: 100000 lent: 106496
 }
 
+// A program that knows its batches has their memory page-locked while it opens its files.
+func ExampleEngine_ReserveAsync() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	reserved := engine.ReserveAsync(context.Background(), 64*784*4, 3)
+	// ... open files ...
+	if err := <-reserved; err != nil {
+		fmt.Println(err) // not fatal: memory is then page-locked when it is needed
+	}
+	batch, err := engine.New(tensor.Float32, 64, 784)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Release(batch)
+	s := engine.Stats()
+	fmt.Println("made ahead:", s.Cold, "taken from the cache:", s.Warm)
+	// Output: made ahead: 3 taken from the cache: 1
+}
+
+func ExampleEngine_Reserve() {
+	engine, err := pintensor.NewEngine(pintensor.WithLimit(1 << 20))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	fmt.Println(engine.Reserve(context.Background(), 64<<10, 4))
+	fmt.Println(engine.Stats().Cached.Current)
+	fmt.Println(engine.Reserve(context.Background(), 64<<10, 20))
+	// Output:
+	// <nil>
+	// 262144
+	// pintensor: Reserve: limit reached: limit 1048576 bytes, lent 0, cached 262144, in flight 0, asked for 1310720
+}
+
 func ExampleStats() {
 	var s pintensor.Stats // of an engine: engine.Stats()
 	s.Lent = pintensor.Usage{Current: 1 << 20, Peak: 3 << 20, Total: 200 << 20}

@@ -35,6 +35,7 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 // or closed again. Closing again returns nil, or what went wrong since.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
+	e.background.wait()
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
 	var err error

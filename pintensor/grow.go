@@ -77,8 +77,7 @@ func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 // cold makes, page-locks and enters a new block, within the limit.
 func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 	if !e.reserve(size) {
-		return cached{}, &LimitError{Limit: e.limit, Asked: size, Lent: e.n.lent.current.Load(),
-			Cached: e.n.cached.current.Load(), InFlight: e.n.inFlight.current.Load()}
+		return cached{}, e.limitError(size)
 	}
 	mem, head := newMemory(size, pageSize)
 	locked, err := e.lock(mem, size)
@@ -100,6 +99,11 @@ func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 		e.n.unlocked.Add(1)
 	}
 	return cached{b, mem}, nil
+}
+
+func (e *Engine) limitError(asked int64) error {
+	return &LimitError{Limit: e.limit, Asked: asked, Lent: e.n.lent.current.Load(),
+		Cached: e.n.cached.current.Load(), InFlight: e.n.inFlight.current.Load()}
 }
 
 // reserve counts size against the limit.

@@ -1,0 +1,122 @@
+package pintensor
+
+// This file has Reserve: memory that is page-locked before it is needed.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// reservers is how many goroutines make blocks for Reserve. A driver page-locks one piece of memory at a
+// time; what others do meanwhile is to have the system clear the memory of the next.
+const reservers = 4
+
+// Reserve puts n new blocks into the cache, each for a tensor of size bytes, so that the next n tensors of
+// about that size need no call to the driver. It blocks until they are made, which takes about a
+// millisecond for a small block and 60 for one of 1 GiB; several goroutines work on it.
+//
+// What the blocks need beyond WithLimit is ErrLimit, before any is made. Nothing that is
+// cached is given up for them. When the driver refuses, or ctx is done, the blocks made until then stay in
+// the cache. Trim and a limit that is reached give reserved blocks up like others.
+func (e *Engine) Reserve(ctx context.Context, size int64, n int) error {
+	if err := e.fill(ctx, size, n); err != nil {
+		return fmt.Errorf("pintensor: Reserve: %w", err)
+	}
+	return nil
+}
+
+// ReserveAsync is Reserve in the background. It returns at once; the channel receives what Reserve would
+// have returned, once, and need not be read. Close ends it after the blocks that are being made, with
+// ErrClosed, and waits for it.
+func (e *Engine) ReserveAsync(ctx context.Context, size int64, n int) <-chan error {
+	result := make(chan error, 1)
+	if !e.background.run(&e.closed, func() { result <- e.Reserve(ctx, size, n) }) {
+		result <- fmt.Errorf("pintensor: ReserveAsync: %w", ErrClosed)
+	}
+	return result
+}
+
+// fill checks what Reserve was asked for and makes the blocks.
+func (e *Engine) fill(ctx context.Context, size int64, n int) error {
+	if ctx == nil {
+		return errors.New("ctx is nil, want a context")
+	}
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	if size < 0 || size > largest() {
+		return fmt.Errorf("size is %d, want 0 to the %d bytes of the machine's memory", size, largest())
+	}
+	class, each := classOf(size)
+	if n < 0 || int64(n) > largest()/each {
+		return fmt.Errorf("n is %d blocks of %d bytes, want 0 to the %d bytes of the machine's memory", n, each, largest())
+	}
+	if total := int64(n) * each; e.limit > 0 && total > e.limit-e.owned.Load() {
+		return e.limitError(total)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	var begun atomic.Int64
+	for range min(n, reservers, runtime.GOMAXPROCS(0)) {
+		g.Go(func() error {
+			for {
+				i := begun.Add(1)
+				if i > int64(n) {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				// Small blocks are cached by core: each core has its share.
+				if err := e.stock(&e.shelves[i%int64(len(e.shelves))], class, each); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// stock puts a new block into the cache.
+func (e *Engine) stock(near *shelf, class int, size int64) error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	c, err := e.cold(near, class, size)
+	if err != nil {
+		return err
+	}
+	if !e.push(c) {
+		return errors.Join(ErrClosed, e.discard(c))
+	}
+	return nil
+}
+
+// background is the goroutines that may outlive the call that started them, but not Close.
+type background struct {
+	mu sync.Mutex // none begins between Close closing the engine and waiting for them
+	wg sync.WaitGroup
+}
+
+// run starts work. It reports false if the engine is closed.
+func (g *background) run(closed *atomic.Bool, work func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if closed.Load() {
+		return false
+	}
+	g.wg.Go(work)
+	return true
+}
+
+// wait returns when all have ended. The engine is closed.
+func (g *background) wait() {
+	g.mu.Lock() // whoever found the engine open has been counted now
+	defer g.mu.Unlock()
+	g.wg.Wait()
+}
