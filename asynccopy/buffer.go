@@ -2,8 +2,8 @@ package asynccopy
 
 // This file has the buffer: the device memory of one tensor, what work uses it, and when it may be freed.
 //
-// A buffer knows the event of its last write, and for each stream that used it since the event of the last
-// use. With these a stream that is about to read waits for the write, one that is about to write waits for
+// A buffer knows the event of its last write and those of its uses since, on each stream the last one, or some
+// where calls at the same time leave open which that is. With these a stream that is about to read waits for the write, one that is about to write waits for
 // everything, and memory is freed behind everything: all on the device. Work of other code, which this
 // package can't see, is a use without an event: whoever has to wait for it records one at that time, behind
 // all work issued so far.
@@ -28,7 +28,7 @@ type buffer struct {
 
 	mu       sync.Mutex
 	ready    *Event // the last write; nil if there was none
-	uses     []use  // since then, one a stream at most
+	uses     []use  // since then
 	serial   int    // of the latest use
 	busy     int    // calls in progress
 	released bool
@@ -37,7 +37,7 @@ type buffer struct {
 // use is work on a stream that uses a buffer.
 type use struct {
 	stream  *Stream
-	last    *Event // nil if the use is only foreign
+	last    *Event // nil if the use is foreign
 	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
 	serial  int
 }
@@ -94,13 +94,13 @@ func (s *Stream) afterUses(ready *Event, uses []use) error {
 		return err
 	}
 	for _, u := range uses {
-		if err := s.after(u.last); err != nil {
-			return err
+		var err error
+		if u.foreign {
+			err = s.afterAll(u.stream)
+		} else {
+			err = s.after(u.last)
 		}
-		if !u.foreign {
-			continue
-		}
-		if err := s.afterAll(u.stream); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (a access) publish(e *Event) {
 	if a.write {
 		b.wrote(a, e)
 	} else {
-		b.used(use{stream: a.stream, last: e})
+		b.used(use{stream: a.stream, last: e}, a.serial)
 	}
 }
 
@@ -143,26 +143,38 @@ func (b *buffer) wrote(a access, e *Event) {
 	clear(b.uses[len(kept):])
 	b.uses = kept
 	if b.ready != a.ready {
-		b.used(use{stream: b.ready.stream, last: b.ready})
+		b.used(use{stream: b.ready.stream, last: b.ready}, a.serial)
 	}
 	b.ready = e
 }
 
-// used adds a use, in the place of an earlier one of the same stream.
-func (b *buffer) used(u use) {
-	b.serial++
-	u.serial = b.serial
-	for i, old := range b.uses {
-		if old.stream == u.stream {
-			u.foreign = u.foreign || old.foreign
-			if u.last == nil {
-				u.last = old.last
-			}
-			b.uses[i] = u
-			return
+// over reports whether the work is known to be complete, without asking the driver.
+func (u use) over() bool {
+	if !u.foreign {
+		done, _ := u.last.result()
+		return done
+	}
+	select {
+	case <-u.stream.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// used adds a use. It takes the place of those on the same stream that were there at the time of serial, when
+// the access began: they were issued first. Others may have been issued later, whoever published first.
+func (b *buffer) used(u use, serial int) {
+	kept := b.uses[:0]
+	for _, old := range b.uses {
+		if old.serial > serial || !old.over() && (old.stream != u.stream || old.foreign != u.foreign) {
+			kept = append(kept, old)
 		}
 	}
-	b.uses = append(b.uses, u)
+	clear(b.uses[len(kept):])
+	b.serial++
+	u.serial = b.serial
+	b.uses = append(kept, u)
 }
 
 // release marks b as released, and frees it unless a call is in progress.

@@ -292,3 +292,80 @@ func TestStageHasItsTurnBeforeItIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestConcurrentReadsOnAStream: of two reads that go on at once, the one issued last may be published first. Who
+// writes or frees then must follow both.
+func TestConcurrentReadsOnAStream(t *testing.T) {
+	_, a, b := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := func() (events []*Event) {
+		for _, u := range x.buf.uses {
+			events = append(events, u.last)
+		}
+		return events
+	}
+	read := func() (access, *Event) {
+		t.Helper()
+		access, err := x.buf.begin(b, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := b.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return access, e
+	}
+	first, e := read()
+	second, f := read()
+	second.publish(f)
+	first.publish(e)
+	if got := uses(); len(got) != 2 || got[0] != f || got[1] != e {
+		t.Errorf("uses are %v, want both reads", got)
+	}
+	third, g := read()
+	third.publish(g)
+	if got := uses(); len(got) != 1 || got[0] != g {
+		t.Errorf("uses are %v, want only the last read", got)
+	}
+	for _, a := range []access{first, second, third} {
+		a.end()
+	}
+	if err := x.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUsesAreForgotten: a tensor that lives long may be used on any number of streams.
+func TestUsesAreForgotten(t *testing.T) {
+	d, a, _ := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		s, err := d.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		into := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(10))
+		if _, err := s.ToHostInto(into, x, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Use(s); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(x.buf.uses); n > 2 {
+		t.Errorf("%d uses are remembered, all over", n)
+	}
+	if err := x.Release(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -123,7 +123,7 @@ func (x *Tensor) Use(s *Stream) error {
 		return named("Use", err)
 	}
 	x.buf.mu.Lock()
-	x.buf.used(use{stream: s, foreign: true})
+	x.buf.used(use{stream: s, foreign: true}, a.serial)
 	x.buf.mu.Unlock()
 	a.end()
 	return nil
