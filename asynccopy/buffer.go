@@ -2,11 +2,11 @@ package asynccopy
 
 // This file has the buffer: the device memory of one tensor, what work uses it, and when it may be freed.
 //
-// A buffer knows the event of its last write and those of its uses since, on each stream the last one, or some
-// where calls at the same time leave open which that is. With these a stream that is about to read waits for the write, one that is about to write waits for
-// everything, and memory is freed behind everything: all on the device. Work of other code, which this
-// package can't see, is a use without an event: whoever has to wait for it records one at that time, behind
-// all work issued so far.
+// A buffer knows the event of its last write and those of its uses since: on each stream the last one, or some
+// where calls at the same time leave open which that is. With these a stream that is about to read waits for
+// the write, one that is about to write waits for everything, and memory is freed behind everything: all on
+// the device. Work of other code, which this package can't see, is a use without an event: whoever has to wait
+// for it records one at that time, behind all work issued so far.
 //
 // Calls in progress count in busy, so that a Release meanwhile only notes that the memory is to go, and the
 // last call frees it.
