@@ -104,7 +104,7 @@ func (e *Engine) pop(near *shelf, class int) (c cached, ok bool) {
 	return cached{}, false
 }
 
-// push reports false if the engine is closed and takes no blocks back.
+// push reports false if the block must be given up: the engine is closed, or the cache full.
 func (e *Engine) push(c cached) bool {
 	s := c.b.near
 	l := e.list(s, c.b.class)
@@ -113,13 +113,15 @@ func (e *Engine) push(c cached) bool {
 	if e.closed.Load() { // Close sets it before it empties the lists, so none is put behind its back
 		return false
 	}
+	if !e.mayCache(c.b.size) {
+		return false
+	}
 	l.free = append(l.free, c)
 	s.cached.Add(c.b.size)
-	e.n.cached.raise(c.b.size)
 	return true
 }
 
-// recycle puts a block that has just become free into the cache. It gives it up if the engine is closed.
+// recycle puts a block that has just become free into the cache. It gives it up if that takes none.
 func (e *Engine) recycle(b *block, mem unsafe.Pointer) error {
 	if e.poison {
 		b.scribble(mem)

@@ -20,10 +20,11 @@ import (
 type Engine struct {
 	tensor.StdEng // arithmetic
 
-	limit   int64
-	poison  bool
-	maxWait time.Duration
-	tracker *tracker // nil: leaks are not tracked
+	limit     int64 // 0: none
+	maxCached int64 // 0: none
+	poison    bool
+	maxWait   time.Duration
+	tracker   *tracker // nil: leaks are not tracked
 
 	hostOnce sync.Once
 	host     driver.Host

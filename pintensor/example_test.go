@@ -249,6 +249,29 @@ func ExampleEngine_Reserve() {
 	// pintensor: Reserve: limit reached: limit 1048576 bytes, lent 0, cached 262144, in flight 0, asked for 1310720
 }
 
+// An engine for a program that needs much pinned memory now and then, and little otherwise.
+func ExampleWithMaxCached() {
+	engine, err := pintensor.NewEngine(pintensor.WithMaxCached(256 << 10))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	for _, size := range []int{100 << 10, 10 << 20} {
+		t, err := engine.New(tensor.Uint8, size)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := engine.Release(t); err != nil { // 10 MiB go back to the system
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(engine.Stats().Cached.Current)
+	// Output: 106496
+}
+
 func ExampleStats() {
 	var s pintensor.Stats // of an engine: engine.Stats()
 	s.Lent = pintensor.Usage{Current: 1 << 20, Peak: 3 << 20, Total: 200 << 20}

@@ -21,7 +21,7 @@ const reservers = 4
 // about that size need no call to the driver. It blocks until they are made, which takes about a
 // millisecond for a small block and 60 for one of 1 GiB; several goroutines work on it.
 //
-// What the blocks need beyond WithLimit is ErrLimit, before any is made. Nothing that is
+// What the blocks need beyond WithLimit or WithMaxCached is ErrLimit, before any is made. Nothing that is
 // cached is given up for them. When the driver refuses, or ctx is done, the blocks made until then stay in
 // the cache. Trim and a limit that is reached give reserved blocks up like others.
 func (e *Engine) Reserve(ctx context.Context, size int64, n int) error {
@@ -59,6 +59,8 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	}
 	if total := int64(n) * each; e.limit > 0 && total > e.limit-e.owned.Load() {
 		return e.limitError(total)
+	} else if have := e.n.cached.current.Load(); e.maxCached > 0 && total > e.maxCached-have {
+		return fmt.Errorf("%d bytes, beside the %d cached, are more than the %d of WithMaxCached: %w", total, have, e.maxCached, ErrLimit)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	var begun atomic.Int64
@@ -91,10 +93,14 @@ func (e *Engine) stock(near *shelf, class int, size int64) error {
 	if err != nil {
 		return err
 	}
-	if !e.push(c) {
-		return errors.Join(ErrClosed, e.discard(c))
+	if e.push(c) {
+		return nil
 	}
-	return nil
+	err = ErrClosed
+	if !e.closed.Load() {
+		err = fmt.Errorf("others have filled the cache up to WithMaxCached: %w", ErrLimit)
+	}
+	return errors.Join(err, e.discard(c))
 }
 
 // background is the goroutines that may outlive the call that started them, but not Close.

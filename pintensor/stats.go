@@ -32,7 +32,7 @@ type Stats struct {
 	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back
 	Forgotten int64 `json:"forgotten"` // those of them that New, Empty or Pin lent: each one is a missing Release
 	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, Close, or to make room for others
+	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim or Close, beyond WithMaxCached, or to make room for others
 
 	Unlocked  int64  `json:"unlocked"`             // blocks among Cold that could not be page-locked and are ordinary memory
 	Locking   string `json:"locking"`              // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
@@ -54,7 +54,11 @@ func (g *gauge) add(n int64) {
 
 // raise is add for a gauge whose total is counted on the shelves.
 func (g *gauge) raise(n int64) {
-	now := g.current.Add(n)
+	g.reach(g.current.Add(n))
+}
+
+// reach notes that the gauge was at now.
+func (g *gauge) reach(now int64) {
 	for {
 		peak := g.peak.Load()
 		if now <= peak || g.peak.CompareAndSwap(peak, now) {
