@@ -62,12 +62,13 @@ type block struct {
 	// that is made at this address after the owner is gone, on memory of a view that is left, passes for it; a
 	// weak pointer would tell, for twice the price of New.
 	owner    uintptr
-	lease    uint64 // counts the leases, so that Free knows its own from a later one
-	want     int64  // bytes asked for
-	fill     byte   // what poison mode fills it with
-	poisoned int64  // bytes that hold it, while the block is free
-	near     *shelf // where it is cached when it is free
-	dirty    bool   // was lent before, so not zero
+	lease    uint64        // counts the leases, so that Free knows its own from a later one
+	want     int64         // bytes asked for
+	fill     byte          // what poison mode fills it with
+	poisoned int64         // bytes that hold it, while the block is free
+	near     *shelf        // where it is cached when it is free
+	since    time.Duration // when it was put there last, if the engine is aging; its list's lock guards it
+	dirty    bool          // was lent before, so not zero
 
 	allocated time.Time // when Alloc lent it; zero otherwise
 	seenDead  bool      // the collector has found it unreachable once since

@@ -116,6 +116,9 @@ func (e *Engine) push(c cached) bool {
 	if !e.mayCache(c.b.size) {
 		return false
 	}
+	if e.aging.Load() {
+		c.b.since = now() // with the lock held: the list is in the order of these
+	}
 	l.free = append(l.free, c)
 	s.cached.Add(c.b.size)
 	return true

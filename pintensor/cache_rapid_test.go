@@ -70,7 +70,7 @@ func runMachine(t *rapid.T) {
 	m.e.maxWait = 1 // a nanosecond: nothing in flight completes by waiting
 	t.Repeat(map[string]func(*rapid.T){
 		"new": m.new, "release": m.release, "release again": m.releaseAgain, "view": m.look, "drop": m.drop, "collect": m.collect,
-		"hold": m.hold, "copy": m.copy, "complete": m.complete, "trim": m.trim, "driver fails": m.fail, "": m.check,
+		"hold": m.hold, "copy": m.copy, "complete": m.complete, "trim": m.trim, "trim older": m.trimOlder, "reserve": m.reserve, "driver fails": m.fail, "": m.check,
 	})
 	m.end(t)
 }
@@ -247,6 +247,39 @@ func (m *machine) trim(t *rapid.T) {
 	}
 	if got := m.e.n.cached.current.Load(); got > keep {
 		t.Fatalf("%d bytes cached, want at most %d", got, keep)
+	}
+}
+
+func (m *machine) trimOlder(t *rapid.T) {
+	age := rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "age")
+	before, stranded := m.e.Stats().Cached.Current, m.stranded()
+	freed, err := m.e.TrimOlder(age)
+	if err != nil {
+		if !errors.Is(err, drivertest.ErrInjected) {
+			t.Fatal(err)
+		}
+		return
+	}
+	switch got := m.e.n.cached.current.Load(); {
+	case age == 0 && got != 0:
+		t.Fatalf("%d bytes cached, want none", got)
+	case age > 0 && (got != before || freed != stranded):
+		t.Fatalf("%d bytes freed and %d cached, want %d and %d: nothing is as old", freed, got, stranded, before)
+	}
+}
+
+func (m *machine) reserve(t *rapid.T) {
+	n := rapid.IntRange(0, 4).Draw(t, "blocks")
+	before := m.e.Stats()
+	if err := m.e.Reserve(bg, 33_000, n); err != nil {
+		if !errors.Is(err, ErrLimit) && !errors.Is(err, drivertest.ErrInjected) {
+			t.Fatal(err)
+		}
+		return
+	}
+	_, each := classOf(33_000)
+	if got := m.e.n.cached.current.Load(); got != before.Cached.Current+int64(n)*each {
+		t.Fatalf("%d bytes cached, %d before %d blocks of %d were reserved", got, before.Cached.Current, n, each)
 	}
 }
 

@@ -20,8 +20,10 @@ import (
 type Engine struct {
 	tensor.StdEng // arithmetic
 
-	limit     int64 // 0: none
-	maxCached int64 // 0: none
+	limit     int64       // 0: none
+	maxCached int64       // 0: none
+	aging     atomic.Bool // blocks know when they were cached
+	age       sync.Once   // makes it so
 	poison    bool
 	maxWait   time.Duration
 	tracker   *tracker // nil: leaks are not tracked

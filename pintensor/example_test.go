@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"time"
 
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
@@ -270,6 +271,39 @@ func ExampleWithMaxCached() {
 	}
 	fmt.Println(engine.Stats().Cached.Current)
 	// Output: 106496
+}
+
+// A server gives up, now and then, what its latest peak needed and nothing has since.
+func ExampleEngine_TrimOlder() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	tick := time.NewTicker(20 * time.Millisecond) // time.Minute, rather
+	defer tick.Stop()
+	serve := func(n int) {
+		t, err := engine.New(tensor.Uint8, n)
+		if err == nil {
+			err = engine.Release(t)
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	serve(10 << 20)
+	for range 4 {
+		serve(64 << 10)
+		<-tick.C
+		if _, err := engine.TrimOlder(30 * time.Millisecond); err != nil {
+			fmt.Println(err)
+		}
+	}
+	serve(64 << 10)
+	fmt.Println(engine.Stats().Cached.Current)
+	// Output: 65536
 }
 
 func ExampleStats() {

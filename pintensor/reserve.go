@@ -23,7 +23,7 @@ const reservers = 4
 //
 // What the blocks need beyond WithLimit or WithMaxCached is ErrLimit, before any is made. Nothing that is
 // cached is given up for them. When the driver refuses, or ctx is done, the blocks made until then stay in
-// the cache. Trim and a limit that is reached give reserved blocks up like others.
+// the cache. Trim, TrimOlder and a limit that is reached give reserved blocks up like others.
 func (e *Engine) Reserve(ctx context.Context, size int64, n int) error {
 	if err := e.fill(ctx, size, n); err != nil {
 		return fmt.Errorf("pintensor: Reserve: %w", err)

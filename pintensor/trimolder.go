@@ -1,0 +1,96 @@
+package pintensor
+
+// This file has TrimOlder: giving up what has not been needed for a while.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// TrimOlder gives up the blocks that have been cached for at least d: those that were not lent since, and so
+// are likely not to be needed soon. It returns how many bytes it freed, as Trim does; 0 is all that is cached.
+// Since the block that came back last is lent first, what a program has too much of gets old.
+//
+// A program calls it now and then, from a time.Ticker or at the end of an epoch. To look at the clock is more
+// than a tenth of the time of New and Release; so an engine does that only from the first TrimOlder on, for
+// which all that is cached is new. TrimOlder waits for no copy.
+func (e *Engine) TrimOlder(d time.Duration) (freed int64, err error) {
+	if d < 0 {
+		return 0, fmt.Errorf("pintensor: TrimOlder: d is %v, want at least 0", d)
+	}
+	if e.closed.Load() {
+		return 0, fmt.Errorf("pintensor: TrimOlder: %w", ErrClosed)
+	}
+	e.poll(pollAll)
+	err = e.takeErr()
+	freed, serr := e.giveUpStranded()
+	err = errors.Join(err, serr)
+	e.age.Do(e.beginAging)
+	until := now() - d
+	for _, l := range e.allLists() {
+		for _, c := range l.takeOlder(until) {
+			if derr := e.discard(c); derr != nil {
+				err = errors.Join(err, derr)
+				continue
+			}
+			freed += c.b.size
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("pintensor: TrimOlder: %w", err)
+	}
+	return freed, err
+}
+
+// started is when the clock of blocks began.
+var started = time.Now()
+
+// now is the time on it. It costs half of what time.Now does.
+func now() time.Duration { return time.Since(started) }
+
+// beginAging makes blocks know when they were cached.
+func (e *Engine) beginAging() {
+	e.aging.Store(true)
+	for _, l := range e.allLists() {
+		l.mu.Lock() // whoever has it later sees aging
+		for _, c := range l.free {
+			c.b.since = now()
+		}
+		l.mu.Unlock()
+	}
+}
+
+// allLists returns the lists of every class, on all shelves.
+func (e *Engine) allLists() []*freeList {
+	var all []*freeList
+	for i := range e.shelves {
+		for class := range e.shelves[i].lists {
+			all = append(all, &e.shelves[i].lists[class])
+		}
+	}
+	for i := range e.large {
+		all = append(all, &e.large[i])
+	}
+	return all
+}
+
+// takeOlder takes the blocks out that were cached at until or before. They are at the list's start, since
+// push appends.
+func (l *freeList) takeOlder(until time.Duration) []cached {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for n < len(l.free) && l.free[n].b.since <= until {
+		l.free[n].b.eng.n.cached.lower(l.free[n].b.size)
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	old := append([]cached(nil), l.free[:n]...)
+	left := copy(l.free, l.free[n:])
+	clear(l.free[left:])
+	l.free = l.free[:left]
+	return old
+}
