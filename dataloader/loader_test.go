@@ -12,20 +12,23 @@ import (
 
 	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/pintensor"
+	"github.com/pintensor/pin/pintensor/pintest"
 )
 
-// newEngine returns an engine of the test's own, and fails the test if anything is still lent at its end.
+// newEngine returns an engine of the test's own, and fails the test if anything of it is in use at its end.
 func newEngine(t testing.TB) *pintensor.Engine {
 	t.Helper()
 	leak.Check(t)
-	e, err := pintensor.NewEngine()
+	var opts []pintensor.Option
+	if _, isTest := t.(*testing.T); isTest { // not a benchmark: it would be one of the tracking
+		opts = append(opts, pintensor.WithLeakTracking())
+	}
+	e, err := pintensor.NewEngine(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	pintest.Check(t, e)
 	t.Cleanup(func() {
-		if lent := e.Stats().Lent.Current; lent != 0 {
-			t.Errorf("%d bytes of batches are still lent at the end", lent)
-		}
 		if err := e.Close(); err != nil {
 			t.Errorf("Engine.Close: %v", err)
 		}

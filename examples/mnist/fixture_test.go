@@ -13,17 +13,14 @@ import (
 
 	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/pintensor"
+	"github.com/pintensor/pin/pintensor/pintest"
 )
 
 // check fails t if it leaves a goroutine, a file or a pinned block behind.
 func check(t testing.TB) {
 	t.Helper()
 	leak.Check(t)
-	t.Cleanup(func() {
-		if s := pintensor.Default().Stats(); s.Lent.Current != 0 || s.InFlight.Current != 0 {
-			t.Errorf("pinned memory not given back: %d bytes lent, %d in flight", s.Lent.Current, s.InFlight.Current)
-		}
-	})
+	pintest.Check(t, pintensor.Default())
 }
 
 // bars returns n images that are easy to learn: noise, and a bright bar whose height is the digit.
