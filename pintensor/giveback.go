@@ -29,7 +29,8 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 
 // Close waits for the copies in flight, at most 10 seconds, and gives all cached memory back. Memory
 // that is lent stays good, and is given back when it is released or dropped. Other calls then return
-// ErrClosed, except Release, Free, unregister functions, Stats and questions such as IsPinned.
+// ErrClosed, except Release, Free, unregister functions, Stats, Leaks, Forgotten and questions such as IsPinned.
+// What ReserveAsync does in the background ends first, after the blocks that the driver is at.
 //
 // Copies that take longer are ErrInUse: their memory is kept until they are done and the engine is used
 // or closed again. Closing again returns nil, or what went wrong since.
