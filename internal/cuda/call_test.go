@@ -83,7 +83,8 @@ func TestArguments(t *testing.T) {
 		{func() error { return d.Record(e, s) }, []string{fmt.Sprintf("cuEventRecord[%x %x]", e, s)}},
 		{func() error { return d.WaitEvent(s, e) }, []string{fmt.Sprintf("cuStreamWaitEvent[%x %x 0]", s, e)}},
 		{func() error { return d.SyncEvent(e) }, []string{fmt.Sprintf("cuEventQuery[%x]", e)}},
-		{func() error { return d.SyncStream(s) }, []string{fmt.Sprintf("cuStreamQuery[%x]", s)}},
+		{func() error { return d.SyncStream(s) }, []string{
+			fmt.Sprintf("cuStreamQuery[%x]", s), fmt.Sprintf("cuStreamSynchronize[%x]", s)}},
 		{func() error { return d.TrimPool(77) }, []string{fmt.Sprintf("cuMemPoolTrimTo[%x 4d]", d.pool)}},
 		{func() error { return d.FreeAsync(q, s) }, []string{fmt.Sprintf("cuMemFreeAsync[%x %x]", q, s)}},
 		{func() error { return d.Free(p) }, []string{fmt.Sprintf("cuMemFree_v2[%x]", p)}},

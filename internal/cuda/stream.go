@@ -63,9 +63,15 @@ func (d *Device) onStream(call *symbol, s driver.Stream) error {
 	return d.end(f, f.call(call, uintptr(s)))
 }
 
-// SyncStream asks for a while, then sleeps: see "Waiting" in the package comment.
+// SyncStream asks for a while, then sleeps: see "Waiting" in the package comment. That the work is done
+// does not give memory it freed to TrimPool; only cuStreamSynchronize does, which returns at once then.
 func (d *Device) SyncStream(s driver.Stream) error {
-	return d.wait(&d.lib.streamSynchronize, &d.lib.streamQuery, "stream", uintptr(s), func(f *frame) error { return d.sleep(f, s) })
+	call := &d.lib.streamSynchronize
+	err := d.wait(call, &d.lib.streamQuery, "stream", uintptr(s), func(f *frame) error { return d.sleep(f, s) })
+	if err != nil {
+		return err
+	}
+	return d.onStream(call, s)
 }
 
 // wait makes a call until query says done. It ends in sleep if it has to go on for long.
