@@ -6,12 +6,12 @@ import (
 )
 
 // This file shares work on large memory among goroutines. One thread moves 5 to 10 GB/s through memory
-// that is in no cache, eight move 35; more gain little. Below partSize a thread finishes before
-// another would have begun.
+// that is in no cache, eight move 35; more gain little. Below partSize a thread has about finished when
+// another begins.
 
 const (
-	parallelFrom = 2 << 20 // bytes from which several goroutines work
-	partSize     = 512 << 10
+	parallelFrom = 1 << 20 // bytes from which several goroutines work
+	partSize     = 256 << 10
 	maxParts     = 8
 )
 
