@@ -14,8 +14,8 @@ func HasPointers(t reflect.Type) bool {
 	case reflect.Array:
 		return t.Len() > 0 && HasPointers(t.Elem())
 	case reflect.Struct:
-		for f := range t.Fields() {
-			if HasPointers(f.Type) {
+		for i := range t.NumField() { // ranging over Fields would put t on the heap, in every call
+			if HasPointers(t.Field(i).Type) {
 				return true
 			}
 		}

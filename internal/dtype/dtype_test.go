@@ -61,3 +61,10 @@ func TestBytesAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations, want none", n)
 	}
 }
+
+func TestHasPointersDoesNotAllocate(t *testing.T) {
+	float := reflect.TypeFor[float32]()
+	if n := testing.AllocsPerRun(100, func() { HasPointers(float) }); n > 0 {
+		t.Errorf("%v allocations, want none: every copy asks", n)
+	}
+}
