@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -208,45 +206,6 @@ func everyCallCanFail(t *testing.T, release int32) {
 	}
 }
 
-// TestContextByHandle: newer libraries are spared two calls and a locked thread for each copy.
-func TestContextByHandle(t *testing.T) {
-	for _, c := range []struct {
-		release int32
-		pushes  int
-	}{{12090, 2}, {13000, 0}} {
-		t.Run(fmt.Sprint("release=", c.release), func(t *testing.T) {
-			l := newFake(t)
-			l.release = c.release
-			pushes := 0
-			l.before = func(name string) {
-				if name == "cuCtxPushCurrent_v2" {
-					pushes++
-				}
-			}
-			_, d := openFake(t, l, 0)
-			s, err := d.NewStream(0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := d.NewEvent()
-			if err != nil {
-				t.Fatal(err)
-			}
-			pushes = 0
-			b := new([8]byte)
-			if err := errors.Join(d.CopyHtoD(1, unsafe.Pointer(b), 8, s, e), d.SyncEvent(e)); err != nil {
-				t.Error(err)
-			}
-			if pushes != c.pushes {
-				t.Errorf("a copy and a wait pushed a context %d times, want %d", pushes, c.pushes)
-			}
-			if err := errors.Join(d.DestroyEvent(e), d.DestroyStream(s), d.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestFailedCallsMakeNothing(t *testing.T) {
 	leak.Check(t)
 	l := newFake(t)
@@ -421,109 +380,6 @@ func TestOldDrivers(t *testing.T) {
 		_, err := load(l.lookup)
 		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "cuInit: String of 100 (100)") {
 			t.Errorf("load: %v, want ErrUnavailable and what cuInit returned", err)
-		}
-	})
-}
-
-func TestCloseWaitsForCalls(t *testing.T) {
-	leak.Check(t)
-	l := newFake(t)
-	_, d := openFake(t, l, 0)
-	inCall, goOn := make(chan struct{}), make(chan struct{})
-	var released atomic.Bool
-	l.before = func(name string) {
-		switch name {
-		case "cuMemGetInfo_v2":
-			close(inCall)
-			<-goOn
-			time.Sleep(10 * time.Millisecond)
-			if released.Load() {
-				t.Error("the context was released during a call")
-			}
-		case "cuDevicePrimaryCtxRelease_v2":
-			released.Store(true)
-		}
-	}
-	call, closed := make(chan error), make(chan error)
-	go func() { _, _, err := d.MemInfo(); call <- err }()
-	<-inCall
-	go func() { closed <- d.Close() }()
-	for d.state.Load()&closing == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := d.Alloc(1); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Alloc while closing: %v, want ErrClosed", err)
-	}
-	close(goOn)
-	if err := <-call; err != nil {
-		t.Error(err)
-	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestHostUsesAContextThatIsThere(t *testing.T) {
-	leak.Check(t)
-	var b [64]byte
-	p := unsafe.Pointer(&b)
-	register := func(drv *Driver, l *fakeLibrary, want uintptr) {
-		t.Helper()
-		if err := drv.Host().Register(p, 64); err != nil {
-			t.Fatal(err)
-		}
-		if got := l.in[uintptr(p)]; got != want {
-			t.Errorf("registered in context %#x, want %#x", got, want)
-		}
-	}
-	t.Run("opened", func(t *testing.T) {
-		l := newFake(t)
-		drv, d := openFake(t, l, 1)
-		register(drv, l, fakeContext+1)
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		if l.active != [2]int{0, 1} {
-			t.Errorf("retained with memory registered: %v, want only device 1's", l.active)
-		}
-		if err := drv.Host().Unregister(p); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("adopted", func(t *testing.T) {
-		l := newFake(t)
-		drv, err := load(l.lookup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := drv.adopt(0xF00) // the fake says that it is device 1's
-		if err != nil {
-			t.Fatal(err)
-		}
-		register(drv, l, fakeContext+1)
-		if err := drv.Host().Unregister(p); err != nil {
-			t.Error(err)
-		}
-		l.took()
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		if calls := l.took(); len(calls) != 1 || !strings.HasPrefix(calls[0], "cuMemPoolDestroy") {
-			t.Errorf("closing an adopted device made the calls %s, want only cuMemPoolDestroy", calls)
-		}
-		if _, err := drv.adopt(0); err == nil {
-			t.Error("adopted context 0")
-		}
-	})
-	t.Run("none", func(t *testing.T) {
-		l := newFake(t)
-		drv, err := load(l.lookup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		register(drv, l, fakeContext)
-		if err := drv.Host().Unregister(p); err != nil {
-			t.Error(err)
 		}
 	})
 }
