@@ -155,6 +155,8 @@ func (e *Engine) recycleUnreachable(b *block, mem unsafe.Pointer) {
 // discard gives a free block's memory back to the heap. While the driver refuses to unregister it, the
 // memory must not be used for anything else: it is kept, and the next Trim or Close tries again.
 func (e *Engine) discard(c cached) error {
+	e.freeing.Add(1)
+	defer e.freeing.Add(-1)
 	if c.b.locked.Load() {
 		if err := e.host.Unregister(c.mem); err != nil {
 			e.strandedMu.Lock()

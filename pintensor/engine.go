@@ -37,6 +37,7 @@ type Engine struct {
 	shelves []shelf
 	large   [numClasses - shelfClasses]freeList
 	owned   atomic.Int64 // bytes of all blocks, lent, cached and in flight: what the limit bounds
+	freeing atomic.Int64 // calls that the driver is at, after which there is more free or cached
 	flight  flight
 	lastUse atomic.Uint64
 	n       counters

@@ -12,8 +12,13 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 )
 
-// maxWait bounds how long one call waits for copies in flight before it gives up.
-const maxWait = 10 * time.Second
+const (
+	// maxWait bounds how long one call waits for copies in flight, and for other calls, before it gives up.
+	maxWait = 10 * time.Second
+
+	// freeingPoll is how often a call looks whether the others are done: the driver takes a millisecond.
+	freeingPoll = 100 * time.Microsecond
+)
 
 // take returns a block of at least n bytes that belongs to nobody. In poison mode it fails if somebody has
 // written to it since it came back.
@@ -45,11 +50,13 @@ func (e *Engine) find(near *shelf, n int64) (cached, error) {
 
 // grow makes a new block. When the limit is reached, or the driver has no memory, it gives cached
 // blocks of other sizes up, then lets the collector find tensors that were dropped, then waits for
-// copies in flight, for at most maxWait together, and tries again after each.
+// other calls that are giving memory up, and for copies in flight, for at most maxWait together, and tries
+// again after each.
 func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
 	for collections, waited := 0, false; ; {
+		freeing := e.freeing.Load() > 0 // before cold: if it is refused they may have ended since
 		c, err := e.cold(near, class, size)
 		if err == nil || !errors.Is(err, ErrLimit) && !errors.Is(err, driver.ErrOutOfMemory) {
 			return c, err
@@ -59,6 +66,8 @@ func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 		case collections == 0:
 			collections++
 			e.collect()
+		case freeing && ctx.Err() == nil:
+			time.Sleep(freeingPoll)
 		case e.waitOldest(ctx):
 			waited = true
 		case waited && collections == 1:

@@ -166,3 +166,53 @@ func TestADriverWithoutMemoryIsHandledLikeALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Memory that another call is giving up counts until the driver is done with it. A call that needs it waits.
+func TestLimitWhileOthersGiveUp(t *testing.T) {
+	for name, giveUp := range map[string]func(*Engine) (int64, error){
+		"Trim":      func(e *Engine) (int64, error) { return e.Trim(0) },
+		"TrimOlder": func(e *Engine) (int64, error) { return e.TrimOlder(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &fakeHost{name: "cuda"}
+			e := newRigOver(t, h, WithLimit(1<<20))
+			give(t, e.Engine, 1<<20)
+			entered, goOn := make(chan struct{}), make(chan struct{})
+			h.unregistering = func() { entered <- struct{}{}; <-goOn }
+			trimmed := make(chan error, 1)
+			go func() { _, err := giveUp(e.Engine); trimmed <- err }()
+			<-entered
+			h.unregistering = nil
+			time.AfterFunc(50*time.Millisecond, func() { close(goOn) })
+			d, err := e.New(tensor.Uint8, 900_000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-trimmed; err != nil {
+				t.Error(err)
+			}
+			if err := e.Release(d); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// So it does for what Reserve is making: it is in nobody's way.
+func TestLimitWhileReserveMakesBlocks(t *testing.T) {
+	h := newSlowHost()
+	e := newRigOver(t, h, WithLimit(1<<20))
+	result := e.ReserveAsync(bg, 1<<20, 1)
+	<-h.entered
+	time.AfterFunc(50*time.Millisecond, func() { close(h.allowed) })
+	d, err := e.New(tensor.Uint8, 900_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if err := e.Release(d); err != nil {
+		t.Error(err)
+	}
+}
