@@ -167,15 +167,15 @@ func reclaim(p *byte) {
 	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
 	dropped := b.state == lent
 	forgotten := dropped && b.owner != 0 // memory of Alloc has nobody who releases it
+	if forgotten {
+		b.eng.n.forgotten.Add(1) // before it counts as not lent: who looks in between misses none
+	}
 	if dropped {
 		b.release(forgotten)
 	}
 	b.state = free
 	b.mu.Unlock()
 	b.eng.recycleUnreachable(b, mem)
-	if forgotten {
-		b.eng.n.forgotten.Add(1)
-	}
 	if dropped {
 		b.eng.n.reclaimed.Add(1) // last: who sees it finds the block in the cache
 	}

@@ -35,8 +35,7 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 // Copies that take longer are ErrInUse: their memory is kept until they are done and the engine is used
 // or closed again. Closing again returns nil, or what went wrong since.
 func (e *Engine) Close() error {
-	e.closed.Store(true)
-	e.background.wait()
+	e.background.end(&e.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
 	var err error

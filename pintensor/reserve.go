@@ -89,6 +89,8 @@ func (e *Engine) stock(near *shelf, class int, size int64) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
+	e.freeing.Add(1) // nobody has the block before it is cached
+	defer e.freeing.Add(-1)
 	c, err := e.cold(near, class, size)
 	if err != nil {
 		return err
@@ -105,7 +107,7 @@ func (e *Engine) stock(near *shelf, class int, size int64) error {
 
 // background is the goroutines that may outlive the call that started them, but not Close.
 type background struct {
-	mu sync.Mutex // none begins between Close closing the engine and waiting for them
+	mu sync.Mutex // makes one of two: to see that the engine is open and begin, and to close it
 	wg sync.WaitGroup
 }
 
@@ -120,9 +122,10 @@ func (g *background) run(closed *atomic.Bool, work func()) bool {
 	return true
 }
 
-// wait returns when all have ended. The engine is closed.
-func (g *background) wait() {
-	g.mu.Lock() // whoever found the engine open has been counted now
-	defer g.mu.Unlock()
+// end closes the engine, and returns when all have ended. Those that want to begin meanwhile are not held up.
+func (g *background) end(closed *atomic.Bool) {
+	g.mu.Lock()
+	closed.Store(true)
+	g.mu.Unlock()
 	g.wg.Wait()
 }

@@ -256,6 +256,29 @@ func TestReserveAsyncAndCloseAtOnce(t *testing.T) {
 	}
 }
 
+func TestReserveAsyncDuringCloseReturnsAtOnce(t *testing.T) {
+	h := newSlowHost()
+	e := newRigOver(t, h)
+	first := e.ReserveAsync(bg, 1, 1)
+	<-h.entered
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	waitUntil(t, "Close has begun", func() bool { return e.closed.Load() })
+	time.Sleep(time.Millisecond)
+	begun := make(chan error, 1)
+	go func() { begun <- <-e.ReserveAsync(bg, 1, 1) }()
+	select {
+	case <-begun:
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for what Close waits for")
+	}
+	close(h.allowed)
+	<-first
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range benchSizes {
 		b.Run("size="+sizeName(size), func(b *testing.B) {

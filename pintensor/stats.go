@@ -19,9 +19,9 @@ type Usage struct {
 //
 //	expvar.Publish("pinned", expvar.Func(func() any { return engine.Stats() }))
 type Stats struct {
-	Requested  Usage `json:"requested"`  // bytes that New, Pin and Alloc were asked for, until released
+	Requested  Usage `json:"requested"`  // bytes that New, Empty, Pin and Alloc were asked for, until released
 	Lent       Usage `json:"lent"`       // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
-	Cached     Usage `json:"cached"`     // bytes of released blocks, ready to be lent again
+	Cached     Usage `json:"cached"`     // bytes of blocks that were released, or made by Reserve, ready to be lent
 	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
 	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and tensors given to Register
 
@@ -32,7 +32,7 @@ type Stats struct {
 	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back
 	Forgotten int64 `json:"forgotten"` // those of them that New, Empty or Pin lent: each one is a missing Release
 	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim or Close, beyond WithMaxCached, or to make room for others
+	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
 
 	Unlocked  int64  `json:"unlocked"`             // blocks among Cold that could not be page-locked and are ordinary memory
 	Locking   string `json:"locking"`              // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet

@@ -5,6 +5,7 @@ package pintensor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) TrimOlder(d time.Duration) (freed int64, err error) {
 	e.age.Do(e.beginAging)
 	until := now() - d
 	for _, l := range e.allLists() {
-		for _, c := range l.takeOlder(until) {
+		for c, ok := l.popOlder(until); ok; c, ok = l.popOlder(until) {
 			if derr := e.discard(c); derr != nil {
 				err = errors.Join(err, derr)
 				continue
@@ -75,22 +76,16 @@ func (e *Engine) allLists() []*freeList {
 	return all
 }
 
-// takeOlder takes the blocks out that were cached at until or before. They are at the list's start, since
-// push appends.
-func (l *freeList) takeOlder(until time.Duration) []cached {
+// popOlder takes the oldest block out, if it was cached at until or before. It is at the list's start, since
+// push appends. It takes one, so that the others can be lent while the driver is at it.
+func (l *freeList) popOlder(until time.Duration) (c cached, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
-	for n < len(l.free) && l.free[n].b.since <= until {
-		l.free[n].b.eng.n.cached.lower(l.free[n].b.size)
-		n++
+	if len(l.free) == 0 || l.free[0].b.since > until {
+		return cached{}, false
 	}
-	if n == 0 {
-		return nil
-	}
-	old := append([]cached(nil), l.free[:n]...)
-	left := copy(l.free, l.free[n:])
-	clear(l.free[left:])
-	l.free = l.free[:left]
-	return old
+	c = l.free[0]
+	l.free = slices.Delete(l.free, 0, 1)
+	c.b.eng.n.cached.lower(c.b.size)
+	return c, true
 }

@@ -208,6 +208,24 @@ func TestTrimOlderFromManyGoroutines(t *testing.T) {
 	}
 }
 
+// TrimOlder gives one block up at a time: the others can be lent until it comes to them.
+func TestTrimOlderLeavesTheRestToBeLent(t *testing.T) {
+	h := &fakeHost{name: "cuda"}
+	e := newRigOver(t, h)
+	give(t, e.Engine, 1<<20, 1<<20, 1<<20)
+	var d *tensor.Dense
+	h.unregistering = func() {
+		h.unregistering = nil
+		d = must[*tensor.Dense](t)(e.New(tensor.Uint8, 1<<20))
+	}
+	if freed := must[int64](t)(e.TrimOlder(0)); freed != 2<<20 || e.Stats().Cold != 3 {
+		t.Errorf("%d bytes freed, %v; want 2 blocks, and the third lent", freed, e.Stats())
+	}
+	if err := e.Release(d); err != nil {
+		t.Error(err)
+	}
+}
+
 // BenchmarkNewReleaseAging is BenchmarkNewRelease in a program that calls TrimOlder now and then.
 func BenchmarkNewReleaseAging(b *testing.B) {
 	e := benchEngine(b)

@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 		}, []string{"32 bytes of pinned memory are lent"}},
 		"dropped and collected": {func(t *testing.T, e *pintensor.Engine) {
 			func() { make32(t, e) }()
-			collect(t, func() bool { return e.Stats().Forgotten == 2 })
+			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
 		}, []string{"1 tensors were dropped in the test and not released"}},
 		"a copy that takes a while": {func(t *testing.T, e *pintensor.Engine) {
 			d := make32(t, e)
@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 				}
 				e := newEngine(t, opts...)
 				func() { make32(t, e) }() // before Check: not the test's
-				collect(t, func() bool { return e.Stats().Forgotten == 1 })
+				collect(t, func() bool { return e.Stats().Reclaimed == 1 })
 
 				r := &recorder{TB: t}
 				pintest.Check(r, e)
