@@ -94,7 +94,7 @@ func (e *Engine) Leaks() []Leak {
 	slices.SortFunc(loans, func(a, b loan) int { return a.at.Compare(b.at) })
 	leaks := make([]Leak, 0, len(loans))
 	for _, l := range loans {
-		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: l.shape, Age: time.Since(l.at), Callers: l.from.resolve()})
+		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Age: time.Since(l.at), Callers: l.from.resolve()})
 	}
 	return leaks
 }
@@ -188,10 +188,21 @@ func (k *tracker) places() []Forgotten {
 		all, from = append(all, *f), append(from, c)
 	}
 	k.mu.Unlock()
-	for i := range all {
-		all[i].Callers = from[i].resolve() // looks into tables of the program, which takes its time
+	merged := all[:0] // calls on one line are one place
+	for i, f := range all {
+		f.Callers = from[i].resolve() // looks into tables of the program, which takes its time
+		k := slices.IndexFunc(merged, func(m Forgotten) bool { return slices.Equal(m.Callers, f.Callers) })
+		if k < 0 {
+			merged = append(merged, f)
+			continue
+		}
+		m := &merged[k]
+		m.Count, m.Bytes = m.Count+f.Count, m.Bytes+f.Bytes
+		if f.Latest.After(m.Latest) {
+			m.Latest = f.Latest
+		}
 	}
-	return all
+	return merged
 }
 
 // ownPath is what the names of this package's functions begin with.

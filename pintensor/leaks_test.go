@@ -120,6 +120,17 @@ func TestForgottenNamesTheLine(t *testing.T) {
 	}
 }
 
+func TestCallsOnOneLineAreOnePlace(t *testing.T) {
+	e := newRig(t, WithLeakTracking())
+	func() {
+		_, _ = must[*tensor.Dense](t)(e.New(tensor.Uint8, 10)), must[*tensor.Dense](t)(e.New(tensor.Uint8, 20))
+	}()
+	gcUntil(t, "both are reclaimed", func() bool { return e.Stats().Reclaimed == 2 })
+	if f := e.Forgotten(); len(f) != 1 || f[0].Count != 2 || f[0].Bytes != 30 {
+		t.Errorf("%v, want one place with 2 tensors and 30 bytes", f)
+	}
+}
+
 // A program that runs for months with thousands of places that forget must not grow by it.
 func TestForgottenIsBounded(t *testing.T) {
 	k := &tracker{loans: make(map[*block]loan), forgotten: make(map[callers]*Forgotten)}
@@ -134,10 +145,10 @@ func TestForgottenIsBounded(t *testing.T) {
 	for _, f := range found {
 		sum += f.Count
 	}
-	if len(found) != maxPlaces+1 || sum != 3*maxPlaces || len(k.loans) != 0 {
-		t.Errorf("%d places with %d tensors, want %d with %d", len(found), sum, maxPlaces+1, 3*maxPlaces)
+	if n := len(k.forgotten); n != maxPlaces+1 || sum != 3*maxPlaces || len(k.loans) != 0 {
+		t.Errorf("%d places with %d tensors, want %d with %d", n, sum, maxPlaces+1, 3*maxPlaces)
 	}
-	if found[0].Count != 2*maxPlaces || found[0].Callers != nil || !strings.HasSuffix(found[0].String(), "lent at other places") {
+	if k.forgotten[callers{}].Count != 2*maxPlaces || found[0].Callers != nil || !strings.HasSuffix(found[0].String(), "lent at other places") {
 		t.Errorf("the rest is %v", found[0])
 	}
 }
