@@ -11,7 +11,7 @@
 // In PyTorch's words:
 //
 //	torch.zeros(n, pin_memory=True), empty      pintensor.New(dt, n), pintensor.Empty
-//	t.pin_memory(), t.is_pinned()               pintensor.Pin(t), pintensor.IsPinned(t)
+//	t.pin_memory(), t.is_pinned()               pintensor.EnsurePinned(t), pintensor.IsPinned(t)
 //	t.to("cuda", non_blocking=True)             stream.ToDevice(t, true)
 //	x.to("cpu", non_blocking=True)              stream.ToHost(x, true), then Download.Wait
 //	torch.cuda.Stream(), Event                  device.NewStream(), stream.Record()

@@ -65,7 +65,8 @@
 //
 // New memory beyond [WithLimit], or that the driver refuses, is an error only after everything was tried:
 // copies that are done are completed, cached blocks of other sizes given up, dropped tensors collected,
-// and copies in flight waited for, at most 10 seconds. No call waits for longer than that.
+// and other calls that are giving memory up, and copies in flight, waited for, at most 10 seconds. No call
+// waits for longer than that.
 //
 // # Platforms
 //

@@ -27,8 +27,9 @@ import (
 const grace = 2 * time.Second
 
 // Check makes t fail if, when t and the cleanups that it registers from now on have ended,
-//   - tensors of e are lent that should have been released;
-//   - tensors were dropped since now without Release, so that the garbage collector gave them back;
+//   - tensors of e are lent, those included that were lent before;
+//   - the garbage collector gave tensors back since now that nobody released: the test dropped them, or
+//     somebody did before it and the collector found them only now;
 //   - copies from or to e's memory are still in flight after 2 seconds.
 //
 // If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
