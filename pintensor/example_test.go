@@ -294,7 +294,7 @@ func ExampleEngine_TrimOlder() {
 		}
 	}
 	serve(10 << 20)
-	for range 4 {
+	for range 6 {
 		serve(64 << 10)
 		<-tick.C
 		if _, err := engine.TrimOlder(30 * time.Millisecond); err != nil {

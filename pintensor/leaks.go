@@ -22,8 +22,8 @@ const (
 
 // WithLeakTracking makes the engine remember which call of the program lent each tensor: [Engine.Leaks] lists
 // what is lent now, and [Engine.Forgotten] the places whose tensors the garbage collector had to give back
-// since nobody released them. It serves tests, and the search for where memory goes: New takes two or three
-// times as long, and goroutines wait for each other. An engine without it pays nothing.
+// since nobody released them. It serves tests, and the search for where memory goes: New and Release
+// take about three times as long, and goroutines wait for each other. An engine without it pays nothing.
 func WithLeakTracking() Option {
 	return func(e *Engine) error {
 		e.tracker = &tracker{loans: make(map[*block]loan), forgotten: make(map[callers]*Forgotten)}
