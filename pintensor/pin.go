@@ -13,7 +13,7 @@ import (
 // Pin returns a copy of t in page-locked memory: contiguous and row-major, of the same shape and dtype,
 // with the standard engine. t may be a view, sliced, transposed or column-major; it is only read, and
 // others may read it at the same time. A mask is copied too. Pin always copies, also what is pinned
-// already. From 1 MiB on up to eight goroutines copy. The copy is the caller's to Release.
+// already. From 2 MiB on up to eight goroutines copy. The copy is the caller's to Release.
 func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Pin: t is nil, want a *tensor.Dense")
