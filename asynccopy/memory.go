@@ -61,7 +61,7 @@ type cached struct {
 	dev *Device
 
 	mu    sync.Mutex
-	spare map[int64][]freed // by rounded size, oldest first
+	spare map[int64][]freed // by rounded size, oldest first; what was looked at too early goes to the end
 }
 
 // freed is memory that may be used by work on stream at once, and by all when done is complete.
