@@ -3,7 +3,7 @@ package asynccopy
 // This file has the staging of memory that is not page-locked: chunks that are, and the goroutines that copy
 // between the two.
 //
-// One goroutine moves 8 GB/s through the host's memory, eight move 46. Each has two chunks, so that it
+// One goroutine moves 8 GB/s through the host's memory, eight more than 40. Each has two chunks, so that it
 // fills one while the device reads the other. Chunks are lent by the process's pintensor.Engine for one
 // copy, so nothing stays lent when no copy is under way, and copies share nothing that one of them could
 // wait for: if the engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
@@ -57,8 +57,9 @@ func (d *Device) lend(n int64) *chunk {
 	return c
 }
 
-// giveBack returns the chunk to its engine when e is complete, nil for now.
-func (c *chunk) giveBack(e *Event) {
+// giveBack returns the chunk to its engine when e is complete, nil for now. The engine's error is not the
+// copy's: the device's next call returns it.
+func (d *Device) giveBack(c *chunk, e *Event) {
 	switch {
 	case c.lent == nil && e != nil:
 		e.hold(c.raw)
@@ -68,7 +69,9 @@ func (c *chunk) giveBack(e *Event) {
 		c.hold.Done()
 	}
 	if c.lent != nil {
-		c.engine.Release(c.lent)
+		if err := c.engine.Release(c.lent); err != nil {
+			d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err))
+		}
 	}
 }
 
@@ -240,7 +243,7 @@ func (c *chunked) settle(err error) error {
 		err = c.stream.abandon(c.event, err)
 	}
 	for _, k := range c.chunks {
-		k.giveBack(c.event)
+		c.stream.dev.giveBack(k, c.event)
 		c.stream.dev.putEvent(k.done)
 	}
 	return err

@@ -4,11 +4,15 @@ package asynccopy
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
 )
 
@@ -367,5 +371,52 @@ func TestUsesAreForgotten(t *testing.T) {
 	}
 	if err := x.Release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// lockNothing is a host that never runs into a limit.
+type lockNothing struct{}
+
+func (lockNothing) Name() string                         { return "cuda" }
+func (lockNothing) Register(unsafe.Pointer, int64) error { return nil }
+func (lockNothing) Unregister(unsafe.Pointer) error      { return nil }
+
+// TestEngineErrorOfABorrowedChunk: what goes wrong with the memory that a copy borrows is no reason for the copy
+// to fail, but somebody must know.
+func TestEngineErrorOfABorrowedChunk(t *testing.T) {
+	leak.Check(t)
+	host := drivertest.NewFaultyHost(drivertest.CheckedHost(t, lockNothing{}))
+	engine, err := pintensor.NewEngine(pintensor.WithDriver(host), pintensor.WithMaxCached(1)) // chunks are given up at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	drv := drivertest.NewFaulty(soft.New(soft.Config{}))
+	d, err := OpenDriver(drv, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SetEngine(engine)
+	s, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Empty(tensor.Uint8, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(100))
+	refused := errors.New("unregister was refused")
+	host.FailNth("Unregister", 1, refused)
+	drv.FailNth("NewEvent", 1, nil) // then nothing uses the chunk, and it goes back within the call
+	if err := s.ToDeviceInto(x, src, false); !errors.Is(err, drivertest.ErrInjected) {
+		t.Fatalf("ToDeviceInto: %v, want the failure of NewEvent", err)
+	}
+	if _, err := s.ToDevice(src, false); !errors.Is(err, refused) {
+		t.Errorf("the next call: %v, want the engine's failure", err)
+	}
+	for _, err := range []error{x.Release(), d.Close(), engine.Close()} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

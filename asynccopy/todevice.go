@@ -118,7 +118,7 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 		layout.Gather(chunk.raw, 0)
 		hold.Done()
 		e, err := s.copyIn(a, unsafe.Pointer(&chunk.raw[0]), n, chunk.hold)
-		chunk.giveBack(e)
+		s.dev.giveBack(chunk, e)
 		runtime.KeepAlive(t)
 		return e, err
 	}
