@@ -16,7 +16,7 @@ const (
 	// maxWait bounds how long one call waits for copies in flight, and for other calls, before it gives up.
 	maxWait = 10 * time.Second
 
-	// freeingPoll is how often a call looks whether the others are done: the driver takes a millisecond.
+	// freeingPoll is how often a call looks whether the others are done: the driver takes about as long.
 	freeingPoll = 100 * time.Microsecond
 )
 

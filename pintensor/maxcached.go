@@ -5,8 +5,8 @@ package pintensor
 import "fmt"
 
 // WithMaxCached bounds the memory that the engine keeps for later, in bytes. A block that comes back when it
-// would be more is given up at once, by the call that gave it back: unregistering it takes that call about a
-// millisecond. Blocks larger than the bound are never kept, so it is to be more than what a program uses over
+// would be more is given up at once, by the call that gave it back, which has to call the driver for it. Blocks
+// larger than the bound are never kept, so it is to be more than what a program uses over
 // and over. What is lent doesn't count. The default, also given by 0, is no bound; 1 keeps nothing. A negative
 // bound is an error.
 func WithMaxCached(bytes int64) Option {

@@ -18,8 +18,8 @@ import (
 const reservers = 4
 
 // Reserve puts n new blocks into the cache, each for a tensor of size bytes, so that the next n tensors of
-// about that size need no call to the driver. It blocks until they are made, which takes about a
-// millisecond for a small block and 60 for one of 1 GiB; several goroutines work on it.
+// about that size need no call to the driver. It blocks until they are made, which on an H200's host takes
+// 0.1 ms for a small block and 41 ms for one of 256 MiB, one after the other; several goroutines work on it.
 //
 // What the blocks need beyond WithLimit or WithMaxCached is ErrLimit, before any is made. Nothing that is
 // cached is given up for them. When the driver refuses, or ctx is done, the blocks made until then stay in
