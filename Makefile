@@ -8,7 +8,7 @@ TOOL       = $(GO) tool -modfile=tools.mod
 # The race detector needs cgo, and so a C compiler; go sets CGO_ENABLED=0 by itself where it finds none.
 CGO        = $$($(GO) env CGO_ENABLED)
 
-.PHONY: help mnist test check unit race nocgo invariants fuzz cross accuracy bench
+.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ help: ## list the targets
 mnist: ## train on MNIST (ARGS="-model cnn -epochs 3" passes flags)
 	$(GO) run ./examples/mnist $(ARGS)
 
-test: check unit race nocgo invariants fuzz cross accuracy ## all that CI runs
+test: check unit race nocgo invariants fuzz cross once accuracy ## all that CI runs
 	@if [ "$(CGO)" = 1 ]; then echo "all passed"; else echo "all passed, but for race, which was NOT RUN: there is no C compiler"; fi
 
 check: ## gofmt, go vet, staticcheck, go.mod tidiness
@@ -53,9 +53,15 @@ cross: ## builds for other systems
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	GOOS=linux GOARCH=arm64 $(GO) build ./...
 
-accuracy: ## train on MNIST and check the accuracy
-	@out=$$($(GO) run ./examples/mnist) || exit 1; echo "$$out"; \
-	echo "$$out" | awk '/test accuracy/ {last = $$NF + 0} END {if (last < 96) {print "accuracy: " last "% < 96%"; exit 1}}'
+once: ## each benchmark once, to see that it works
+	@$(MAKE) --no-print-directory bench BENCHTIME=1x
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./asynccopy/... ./dataloader/... ./internal/... ./pintensor/...
+
+accuracy: ## train both models on MNIST and check the accuracy
+	@for args in "" "-model cnn -epochs 1"; do \
+		out=$$($(MAKE) --no-print-directory mnist ARGS="$$args") || exit 1; echo "$$out"; \
+		echo "$$out" | awk '/test accuracy/ {last = $$NF + 0} END {if (last < 96) {print "accuracy: " last "% < 96%"; exit 1}}' || exit 1; \
+	done
 
 bench: ## benchmarks on whatever device is there (BENCH=ToDevice picks some)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) .
