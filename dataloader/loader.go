@@ -181,17 +181,30 @@ func (l *Loader) start(ctx context.Context) (*run, error) {
 
 	// Without the lock: this may call a BatchSampler.
 	var r *run
+	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
-		l.mu.Lock()
-		l.starting, l.run = false, r
-		closed := l.closed
-		l.mu.Unlock()
-		if closed && r != nil {
-			r.shut()
+		if r == nil { // it panicked
+			cancel()
+			l.mu.Lock()
+			l.starting = false
+			l.mu.Unlock()
 		}
 	}()
-	r = newRun(ctx, l, at)
+	r = newRun(l, at, cancel)
 	r.entered = time.Now()
+	// No worker runs before Close can see the run: it waits for those that do.
+	l.mu.Lock()
+	l.starting = false
+	closed := l.closed
+	if !closed {
+		l.run = r
+	}
+	l.mu.Unlock()
+	if closed {
+		cancel()
+		return nil, ErrClosed
+	}
+	r.launch(ctx)
 	return r, nil
 }
 

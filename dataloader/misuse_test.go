@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,6 +223,56 @@ func TestReadThatCallsItsLoader(t *testing.T) {
 				t.Errorf("%s: Close: %v", name, err)
 			}
 		})
+	}
+}
+
+// closesInLen is a BatchSampler that calls close when a loop asks it how many batches there are.
+type closesInLen struct {
+	fixedBatches
+	close func()
+}
+
+func (s closesInLen) Len(epoch int) int {
+	s.close()
+	return s.fixedBatches.Len(epoch)
+}
+
+// Once Close has returned nothing is read, not even where a loop was about to begin.
+func TestCloseWhileALoopBegins(t *testing.T) {
+	for range 50 {
+		var closed atomic.Bool
+		ds := FromFunc(256, countFields, func(_ context.Context, i int, row Row) error {
+			if closed.Load() {
+				t.Errorf("sample %d was read after Close", i)
+			}
+			write(i, row)
+			return nil
+		})
+		var l *Loader
+		armed := false
+		batches := closesInLen{make(fixedBatches, 256), func() {
+			if !armed {
+				return
+			}
+			if err := l.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			closed.Store(true)
+		}}
+		for i := range batches.fixedBatches {
+			batches.fixedBatches[i] = []int{i}
+		}
+		l = newLoader(t, ds, Config{BatchSampler: batches, Workers: 64})
+		armed = true
+		turns := 0
+		for _, err := range l.Batches(t.Context()) {
+			if turns++; !errors.Is(err, ErrClosed) {
+				t.Errorf("turn %d: %v, want ErrClosed", turns, err)
+			}
+		}
+		if turns != 1 {
+			t.Errorf("%d turns, want 1", turns)
+		}
 	}
 }
 

@@ -51,8 +51,8 @@ type run struct {
 	entered time.Time
 }
 
-// newRun starts the workers for an epoch from p on. They read with ctx.
-func newRun(ctx context.Context, l *Loader, p position) *run {
+// newRun prepares an epoch from p on. launch starts its workers; cancel is to end the context that they read with.
+func newRun(l *Loader, p position, cancel context.CancelFunc) *run {
 	count := l.plan.len(p.epoch)
 	total := max(count-p.batch-len(p.ahead), 0)
 	tokens := min(l.tokens-1, total) + 1 // total may be the largest int: an order without an end
@@ -60,7 +60,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 		l: l, epoch: p.epoch, first: p.batch, ahead: p.ahead, total: total, count: count,
 		began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}),
 		free: make(chan struct{}, tokens), ready: make([]chan *slot, tokens),
-		slots: make(map[*slot]struct{}, tokens),
+		slots: make(map[*slot]struct{}, tokens), cancel: cancel,
 	}
 	for i := range r.ready {
 		switch {
@@ -85,14 +85,18 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 	if workers == 0 {
 		close(r.done)
 	}
-	ctx, r.cancel = context.WithCancel(ctx)
 	reader, _ := l.ds.(BatchReader)
 	for range workers {
-		w := &worker{r: r, reader: reader}
-		r.workers = append(r.workers, w)
-		go w.loop(ctx)
+		r.workers = append(r.workers, &worker{r: r, reader: reader})
 	}
 	return r
+}
+
+// launch starts the workers, which read with ctx.
+func (r *run) launch(ctx context.Context) {
+	for _, w := range r.workers {
+		go w.loop(ctx)
+	}
 }
 
 // partBytes is about how much of a batch a worker fills at a time: enough that handing out parts costs
