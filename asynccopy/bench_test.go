@@ -156,3 +156,22 @@ func BenchmarkWait(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPart is what a tensor costs that shares memory with another.
+func BenchmarkPart(b *testing.B) {
+	_, s := benchDevice(b)
+	x, err := s.Empty(tensor.Uint8, 1<<20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		part, err := x.Part(4096, tensor.Float32, 64, 784)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := part.Release(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package asynccopy
 
-// This file has the buffer: the device memory of one tensor, what work uses it, and when it may be freed.
+// This file has the buffer: the device memory of one tensor and its parts, what work uses it, and when it may be
+// freed.
 //
 // A buffer knows the event of its last write and those of its uses since: on each stream the last one, or some
 // where calls at the same time leave open which that is. With these a stream that is about to read waits for
@@ -14,6 +15,7 @@ package asynccopy
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -31,7 +33,8 @@ type buffer struct {
 	uses     []use  // since then
 	serial   int    // of the latest use
 	busy     int    // calls in progress
-	released bool
+	handles  int    // tensors that were not released
+	released bool   // no handle is left
 }
 
 // use is work on a stream that uses a buffer.
@@ -45,24 +48,28 @@ type use struct {
 // access is a call's permission to issue work on a buffer.
 type access struct {
 	buf    *buffer
+	ptr    driver.DevicePtr // of the tensor's part of the buffer
+	size   int64
 	stream *Stream
 	write  bool
 	ready  *Event // when access began
 	serial int    // of the latest use that it waited for
 }
 
-// begin makes s wait for whatever the buffer's use by it has to follow. The caller is inside s's gate, and
-// must end the access.
-func (b *buffer) begin(s *Stream, write bool) (access, error) {
-	a := access{buf: b, stream: s, write: write}
+// begin makes s wait for whatever its use of x has to follow. The caller is inside s's gate, and must end the
+// access.
+func (x *Tensor) begin(s *Stream, write bool) (access, error) {
+	b := x.buf
+	a := access{buf: b, ptr: x.ptr, size: x.size, stream: s, write: write}
 	var few [4]use
 	waits := few[:0]
 	b.mu.Lock()
-	if b.released {
+	if x.released {
 		b.mu.Unlock()
 		return a, fmt.Errorf("the tensor was %w", ErrReleased)
 	}
 	b.busy++
+	runtime.KeepAlive(x) // or it could be found dropped before its buffer knows of the call
 	a.ready, a.serial = b.ready, b.serial
 	if b.ready == nil && b.home != s {
 		// The memory may be in use by work issued to home before it was allocated, and is its own only
@@ -177,29 +184,19 @@ func (b *buffer) used(u use, serial int) {
 	b.uses = append(kept, u)
 }
 
-// release marks b as released, and frees it unless a call is in progress.
-func (b *buffer) release() error {
-	b.mu.Lock()
-	if b.released {
-		b.mu.Unlock()
-		return ErrReleased
-	}
-	b.released = true
-	busy := b.busy > 0
-	b.mu.Unlock()
-	if busy {
-		return nil
-	}
-	return b.free()
-}
-
-// markReleased reports whether b was not released before.
-func (b *buffer) markReleased() bool {
+// letGo takes x away from its buffer: last if no handle is left, free if the caller has to free the buffer
+// then, which a call in progress does otherwise.
+func (x *Tensor) letGo() (last, free bool, err error) {
+	b := x.buf
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	first := !b.released
-	b.released = true
-	return first
+	if x.released {
+		return false, false, ErrReleased
+	}
+	x.released = true
+	b.handles--
+	b.released = b.handles == 0
+	return b.released, b.released && b.busy == 0, nil
 }
 
 // free gives the memory back behind all its uses. If that fails the device tries again later. It waits for
@@ -254,8 +251,8 @@ func (d *Device) add(b *buffer) {
 	d.counts.memory.add(b.size)
 }
 
-// dropped is what the collector does with a tensor that nobody released. It only lists it: a cleanup must
-// not wait, and a driver call may.
+// dropped is what the collector does with memory that nobody released. It only lists it: a finalizer must not
+// wait, and a driver call may.
 func (d *Device) dropped(b *buffer) {
 	select {
 	case <-d.gone:

@@ -150,6 +150,49 @@ func ExampleStream_Wait() {
 	// true <nil>
 }
 
+// A batch of images and labels, packed on the host, takes one copy.
+func ExampleTensor_Part() {
+	dev, s := open()
+	defer dev.Close()
+	packed, err := pintensor.New(tensor.Uint8, 256+4*2) // images of 2 x 3 float32, then labels of 2 int32
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pintensor.Release(packed)
+	copy(packed.Raw[256:], []byte{7, 0, 0, 0, 9, 0, 0, 0})
+
+	batch, err := s.ToDevice(packed, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	images, err := batch.Part(0, tensor.Float32, 2, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	labels, err := batch.Part(256, tensor.Int32, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	batch.Release() // the memory goes back with the last part
+	defer images.Release()
+	defer labels.Release()
+
+	down, err := s.ToHost(labels, false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	host, err := down.Wait(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pintensor.Release(host)
+	fmt.Println(images)
+	fmt.Println(labels, host.Data())
+	// Output:
+	// float32(2, 3) on device 0 (software device 0)
+	// int32(2) on device 0 (software device 0) [7 9]
+}
+
 // Work of other code is told of before it is issued.
 func ExampleTensor_Use() {
 	dev, s := open()

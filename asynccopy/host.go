@@ -39,8 +39,8 @@ func match(x *Tensor, xName string, t *tensor.Dense, tName string) error {
 	switch {
 	case x.dtype != t.Dtype():
 		return fmt.Errorf("%s is of %v, %s of %v: want the same dtype", xName, x.dtype, tName, t.Dtype())
-	case !slices.Equal(x.shape, t.Shape()):
-		return fmt.Errorf("%s has shape %v, %s %v: want the same shape", xName, x.shape, tName, t.Shape())
+	case !slices.Equal(x.shape(), t.Shape()):
+		return fmt.Errorf("%s has shape %v, %s %v: want the same shape", xName, x.Shape(), tName, t.Shape())
 	}
 	return nil
 }

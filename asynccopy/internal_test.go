@@ -5,6 +5,7 @@ package asynccopy
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -72,11 +73,11 @@ func TestUseDuringAWrite(t *testing.T) {
 	if err := x.Use(b); err != nil {
 		t.Fatal(err)
 	}
-	first, err := x.buf.begin(a, true)
+	first, err := x.begin(a, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := x.buf.begin(b, true)
+	second, err := x.begin(b, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +131,9 @@ func TestStreamsCloseTogether(t *testing.T) {
 			s.gate.leave()
 		}
 	}
-	for s, buf := range map[*Stream]*buffer{a: x.buf, b: y.buf} {
+	for s, tensor := range map[*Stream]*Tensor{a: x, b: y} {
 		go func() {
-			access, err := buf.begin(s, true)
+			access, err := tensor.begin(s, true)
 			if err != nil {
 				t.Error(err)
 			} else {
@@ -171,8 +172,7 @@ func used(t *testing.T, on, by *Stream) *Tensor {
 	return x
 }
 
-// TestFoundDroppedWhileReleased: Release stops the cleanup of a tensor, but the collector may have queued it
-// by then.
+// TestFoundDroppedWhileReleased: a tensor that the collector found may have been released in a call that goes on.
 func TestFoundDroppedWhileReleased(t *testing.T) {
 	d, a, b := softStreams(t)
 	x, err := a.Empty(tensor.Uint8, 10)
@@ -189,8 +189,8 @@ func TestFoundDroppedWhileReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.cleanup.Stop()
-	call, err := y.buf.begin(b, true)
+	runtime.SetFinalizer(y, nil)
+	call, err := y.begin(b, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestConcurrentReadsOnAStream(t *testing.T) {
 	}
 	read := func() (access, *Event) {
 		t.Helper()
-		access, err := x.buf.begin(b, false)
+		access, err := x.begin(b, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/dtype"
 	"gorgonia.org/tensor"
 )
@@ -23,11 +24,19 @@ import (
 // Any stream may use a Tensor; this package makes streams wait for each other where one writes what the
 // other reads or writes, in the order of the calls. Two calls at the same time on different streams, one of
 // them writing, are in no order: what is read or left may be of both, as with any memory.
+//
+// [Tensor.Part] gives a part of the memory as a Tensor of its own.
 type Tensor struct {
-	buf     *buffer
-	shape   tensor.Shape
-	dtype   tensor.Dtype
-	cleanup runtime.Cleanup
+	buf   *buffer
+	whole *Tensor // of which x is a part, nil if of none
+	ptr   driver.DevicePtr
+	size  int64 // in bytes
+	dtype tensor.Dtype
+	rank  int
+	dims  [4]int       // the shape, if it is that short: so a Tensor is one allocation
+	long  tensor.Shape // the shape otherwise. A slice of dims would be a cycle, which has no finalizer
+
+	released bool // guarded by buf.mu
 }
 
 // Empty returns a Tensor with undefined contents. Work on s may use it at once; no shape means a scalar, and
@@ -57,12 +66,33 @@ func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &buffer{dev: s.dev, ptr: p, size: n, home: s}
-	x := &Tensor{buf: b, shape: tensor.Shape(shape).Clone(), dtype: dt}
+	b := &buffer{dev: s.dev, ptr: p, size: n, home: s, handles: 1}
+	x := newTensor(b, p, n, dt, shape)
 	s.dev.add(b)
-	x.cleanup = runtime.AddCleanup(x, s.dev.dropped, b)
+	runtime.SetFinalizer(x, (*Tensor).dropped)
 	return x, nil
 }
+
+// newTensor returns a Tensor over n bytes at p, which are b's.
+func newTensor(b *buffer, p driver.DevicePtr, n int64, dt tensor.Dtype, shape []int) *Tensor {
+	x := &Tensor{buf: b, ptr: p, size: n, dtype: dt, rank: len(shape)}
+	if copy(x.dims[:], shape) < len(shape) {
+		x.long = tensor.Shape(shape).Clone()
+	}
+	return x
+}
+
+// shape returns the shape, which is x's own.
+func (x *Tensor) shape() tensor.Shape {
+	if x.long != nil {
+		return x.long
+	}
+	return x.dims[:x.rank]
+}
+
+// dropped is what the collector does with a Tensor that nobody can reach, nor a part of it. It is a finalizer:
+// a cleanup would take two more allocations, and what a Tensor refers to doesn't refer to it.
+func (x *Tensor) dropped() { x.buf.dev.dropped(x.buf) }
 
 // checkDtype refuses elements that mean nothing to a device.
 func checkDtype(dt tensor.Dtype) error {
@@ -130,7 +160,8 @@ func (x *Tensor) Use(s *Stream) error {
 }
 
 // Release gives x's memory back: to work on the stream that x was made on at once, elsewhere when its uses
-// are complete. It does not wait. x must not be used afterwards; releasing it again returns ErrReleased.
+// are complete. It does not wait. Memory that x shares with parts goes back when the last of them is
+// released. x must not be used afterwards; releasing it again returns ErrReleased.
 //
 // An error means that the driver failed. The memory is freed later then, at the latest by Device.Close.
 func (x *Tensor) Release() error {
@@ -138,27 +169,29 @@ func (x *Tensor) Release() error {
 		return errors.New("asynccopy: Release: the tensor is nil")
 	}
 	d := x.buf.dev
-	if !d.gate.enter() {
-		if x.buf.markReleased() {
-			x.cleanup.Stop()
-			return nil // the memory went with the device
-		}
-		return fmt.Errorf("asynccopy: Release: the tensor was %w", ErrReleased)
+	open := d.gate.enter()
+	if open {
+		defer d.gate.leave()
 	}
-	defer d.gate.leave()
-	err := x.buf.release()
-	if err == ErrReleased {
+	last, free, err := x.letGo()
+	if err != nil {
 		return fmt.Errorf("asynccopy: Release: the tensor was %w", err)
 	}
-	x.cleanup.Stop()
-	return err
+	if last {
+		runtime.SetFinalizer(x.owner(), nil)
+	}
+	if !free || !open { // the memory of a closed device went with it
+		return nil
+	}
+	return x.buf.free()
 }
 
-// begin is buffer.begin. Without it x could be found dropped before its buffer knows of the call.
-func (x *Tensor) begin(s *Stream, write bool) (access, error) {
-	a, err := x.buf.begin(s, write)
-	runtime.KeepAlive(x)
-	return a, err
+// owner returns the Tensor that was made with the memory. It has the finalizer, and parts keep it reachable.
+func (x *Tensor) owner() *Tensor {
+	if x.whole != nil {
+		return x.whole
+	}
+	return x
 }
 
 // check refuses a Tensor that s can't use.
@@ -182,8 +215,8 @@ func (x *Tensor) DevicePtr() uintptr {
 		return 0
 	}
 	x.buf.mu.Lock()
-	ready, p := x.buf.ready, x.buf.ptr
-	if x.buf.released {
+	ready, p := x.buf.ready, x.ptr
+	if x.released {
 		p = 0
 	}
 	x.buf.mu.Unlock()
@@ -194,7 +227,7 @@ func (x *Tensor) DevicePtr() uintptr {
 }
 
 // Shape returns a copy of x's shape, empty for a scalar.
-func (x *Tensor) Shape() tensor.Shape { return x.shape.Clone() }
+func (x *Tensor) Shape() tensor.Shape { return x.shape().Clone() }
 
 // Dtype returns the type of x's elements.
 func (x *Tensor) Dtype() tensor.Dtype { return x.dtype }
@@ -203,7 +236,7 @@ func (x *Tensor) Dtype() tensor.Dtype { return x.dtype }
 func (x *Tensor) Device() *Device { return x.buf.dev }
 
 // Size returns the number of elements; 1 for a scalar.
-func (x *Tensor) Size() int { return int(x.buf.size / int64(x.dtype.Size())) }
+func (x *Tensor) Size() int { return int(x.size / int64(x.dtype.Size())) }
 
 // Data returns x itself: there is no host slice to give, and code that asserts one fails with a text that
 // names this type.
@@ -213,11 +246,11 @@ func (x *Tensor) Data() any { return x }
 func (x *Tensor) Uintptr() uintptr { return x.DevicePtr() }
 
 // MemSize returns the size of x's elements in bytes.
-func (x *Tensor) MemSize() uintptr { return uintptr(x.buf.size) }
+func (x *Tensor) MemSize() uintptr { return uintptr(x.size) }
 
 // Format prints dtype, shape and device, with every verb. The elements stay where they are.
 func (x *Tensor) Format(f fmt.State, verb rune) {
-	fmt.Fprintf(f, "%v%v on %v", x.dtype, x.shape, x.buf.dev)
+	fmt.Fprintf(f, "%v%v on %v", x.dtype, x.Shape(), x.buf.dev)
 }
 
 // String returns the device's number and name.

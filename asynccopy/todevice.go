@@ -31,8 +31,7 @@ func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
 	}
 	if !nonBlocking {
 		if err := e.Wait(context.Background()); err != nil {
-			s.dev.postpone(x.buf.release())
-			x.cleanup.Stop()
+			s.dev.postpone(x.Release())
 			return nil, err
 		}
 	}
@@ -54,8 +53,7 @@ func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
 	}
 	e, err := s.upload(x, t, layout)
 	if err != nil {
-		x.cleanup.Stop()
-		s.dev.postpone(x.buf.release())
+		s.dev.postpone(x.Release())
 		return nil, nil, err
 	}
 	return x, e, nil
@@ -128,7 +126,7 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 // copyIn issues one copy.
 func (s *Stream) copyIn(a access, src unsafe.Pointer, n int64, hold pintensor.Hold) (*Event, error) {
 	e, err := s.copy(a, hold, func(done driver.Event) error {
-		return s.dev.drv.CopyHtoD(a.buf.ptr, src, n, s.handle, done)
+		return s.dev.drv.CopyHtoD(a.ptr, src, n, s.handle, done)
 	})
 	runtime.KeepAlive(src)
 	return e, err
@@ -166,7 +164,7 @@ func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintens
 		return nil, err
 	}
 	e.stage = newStage()
-	c := newChunked(s, e, layout.Size(), elem, a.buf.ptr)
+	c := newChunked(s, e, layout.Size(), elem, a.ptr)
 	c.layout = layout
 	list := func() {
 		s.track(e)

@@ -53,7 +53,7 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	}
 	defer a.end()
 	engine := s.dev.engine()
-	host, err := engine.Empty(x.dtype, x.shape...)
+	host, err := engine.Empty(x.dtype, x.shape()...)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	if err != nil {
 		return nil, errors.Join(err, engine.Release(host))
 	}
-	s.dev.counts.toHost.add(a.buf.size, false)
+	s.dev.counts.toHost.add(a.size, false)
 	return &Download{ready: e, engine: engine, host: host}, nil
 }
 
@@ -147,8 +147,8 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 		a.end()
 		return nil, fmt.Errorf("dst: %w", err)
 	}
-	direct := a.buf.size == 0 || hold.Pinned()
-	s.dev.counts.toHost.add(a.buf.size, !direct)
+	direct := a.size == 0 || hold.Pinned()
+	s.dev.counts.toHost.add(a.size, !direct)
 	if !direct {
 		return s.stageOut(a, dst, hold)
 	}
@@ -159,7 +159,7 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 // copyOut issues one copy.
 func (s *Stream) copyOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Event, error) {
 	e, err := s.copy(a, hold, func(done driver.Event) error {
-		return s.dev.drv.CopyDtoH(unsafe.Pointer(unsafe.SliceData(dst.Raw)), a.buf.ptr, a.buf.size, s.handle, done)
+		return s.dev.drv.CopyDtoH(unsafe.Pointer(unsafe.SliceData(dst.Raw)), a.ptr, a.size, s.handle, done)
 	})
 	runtime.KeepAlive(dst)
 	return e, err
@@ -174,8 +174,8 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Ev
 		return nil, err
 	}
 	e.stage = newStage()
-	c := newChunked(s, e, int(a.buf.size), 1, a.buf.ptr)
-	c.dst = dst.Raw[:a.buf.size]
+	c := newChunked(s, e, int(a.size), 1, a.ptr)
+	c.dst = dst.Raw[:a.size]
 	list := func() {
 		s.track(e)
 		a.publish(e)
