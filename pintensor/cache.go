@@ -166,6 +166,8 @@ func (e *Engine) discard(c cached) error {
 		}
 		c.b.locked.Store(false)
 		e.n.registered.lower(c.b.size)
+	} else {
+		e.n.pageable.lower(c.b.size)
 	}
 	blocks.remove(c.b.lo)
 	runtime.SetFinalizer((*byte)(unsafe.Add(c.mem, -int(c.b.head))), nil)

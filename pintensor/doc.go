@@ -72,8 +72,8 @@
 //
 // With a CUDA device (Linux, Windows) memory is page-locked by the CUDA driver, for all devices. Without
 // one the operating system does it (mlock; VirtualLock on Windows), within the limit of the process, which
-// `ulimit -l` shows. Beyond it blocks are ordinary memory: IsPinned says so, Stats.LockError says why and
-// how to raise the limit, and everything else works the same.
+// `ulimit -l` shows. Beyond it blocks are ordinary memory: IsPinned says so, [Engine.Locked] and Stats.LockError
+// say why and how to raise the limit, and everything else works the same.
 //
 // Under the race detector, and with the build tag invariants, released memory is always poisoned. Under
 // the race detector, memory that was reclaimed goes back to the heap and not into the cache: the detector

@@ -401,3 +401,23 @@ func (finished) Done() (bool, error)        { return true, nil }
 func (finished) Wait(context.Context) error { return nil }
 
 func issueCopy(*tensor.Dense) pintensor.Completion { return finished{} }
+
+// A program that runs without a GPU, or with a low `ulimit -l`, says so at its start.
+func ExampleEngine_Locked() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	if err := engine.Reserve(context.Background(), 64*784*4, 2); err != nil { // the engine asks the system only now
+		fmt.Println(err)
+	}
+	if ok, why := engine.Locked(); !ok {
+		fmt.Println(why)
+	} else {
+		fmt.Println("page-locked")
+	}
+	// Output: page-locked
+}

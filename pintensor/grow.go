@@ -106,6 +106,7 @@ func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 		e.n.registered.add(size)
 	} else {
 		e.n.unlocked.Add(1)
+		e.n.pageable.add(size)
 	}
 	return cached{b, mem}, nil
 }

@@ -49,6 +49,7 @@ func (e *Engine) chooseHost() driver.Host {
 			}
 			e.host = host
 		}
+		e.host = timedHost{e.host, &e.n.register, &e.n.unregister}
 		e.locking.Store(e.host.Name())
 	})
 	return e.host

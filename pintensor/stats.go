@@ -24,6 +24,7 @@ type Stats struct {
 	Cached     Usage `json:"cached"`     // bytes of blocks that were released, or made by Reserve, ready to be lent
 	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
 	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and tensors given to Register
+	Pageable   Usage `json:"pageable"`   // bytes of blocks that could not be page-locked and are ordinary memory; see Locked
 
 	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
@@ -33,6 +34,9 @@ type Stats struct {
 	Forgotten int64 `json:"forgotten"` // those of them that New, Empty or Pin lent: each one is a missing Release
 	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
 	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
+
+	RegisterCalls   Calls `json:"register_calls"`   // calls of the driver that page-lock memory, and the time they took
+	UnregisterCalls Calls `json:"unregister_calls"` // those that undo it
 
 	Unlocked  int64  `json:"unlocked"`             // blocks among Cold that could not be page-locked and are ordinary memory
 	Locking   string `json:"locking"`              // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
@@ -76,9 +80,11 @@ func (g *gauge) usage() Usage {
 // counters is what Stats is made from, beside what the shelves count.
 type counters struct {
 	requested, lent, cached, inFlight, registered gauge
+	pageable                                      gauge
 	cold, reclaimed, waits, trims, unlocked       atomic.Int64
 	allocated                                     atomic.Int64 // blocks lent by Alloc now
 	forgotten                                     atomic.Int64
+	register, unregister                          callClock
 }
 
 // Stats returns the engine's figures. It completes finished copies first and does not block.
@@ -86,10 +92,11 @@ func (e *Engine) Stats() Stats {
 	e.poll(pollAll)
 	s := Stats{
 		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
-		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(),
+		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(), Pageable: e.n.pageable.usage(),
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Forgotten: e.n.forgotten.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
+		RegisterCalls: e.n.register.calls(), UnregisterCalls: e.n.unregister.calls(),
 	}
 	for i := range e.shelves {
 		shelf := &e.shelves[i]

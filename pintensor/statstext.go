@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 )
 
 // String returns the figures in one line, sizes rounded:
@@ -18,8 +19,11 @@ func (s Stats) String() string {
 		fmt.Fprintf(&b, " (%s)", s.Locking)
 	}
 	fmt.Fprintf(&b, ", %d cold, %d warm, %d forgotten, %d waits, %d trims", s.Cold, s.Warm, s.Forgotten, s.Waits, s.Trims)
-	if s.Unlocked > 0 {
-		fmt.Fprintf(&b, ", %d not page-locked", s.Unlocked)
+	if c := s.RegisterCalls; c.Count > 0 {
+		fmt.Fprintf(&b, ", page-locking took %v (at most %v)", c.Time.Round(time.Microsecond), c.Max.Round(time.Microsecond))
+	}
+	if s.Pageable.Current > 0 {
+		fmt.Fprintf(&b, ", %s not page-locked", size(s.Pageable.Current))
 	}
 	return b.String()
 }
@@ -29,9 +33,11 @@ func (s Stats) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.Any("requested", s.Requested), slog.Any("lent", s.Lent), slog.Any("cached", s.Cached),
 		slog.Any("in_flight", s.InFlight), slog.Any("registered", s.Registered),
+		slog.Any("pageable", s.Pageable),
 		slog.Int64("allocated", s.Allocated), slog.Int64("cold", s.Cold), slog.Int64("warm", s.Warm),
 		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten),
 		slog.Int64("waits", s.Waits), slog.Int64("trims", s.Trims), slog.Int64("unlocked", s.Unlocked),
+		slog.Any("register_calls", s.RegisterCalls), slog.Any("unregister_calls", s.UnregisterCalls),
 		slog.String("locking", s.Locking),
 	}
 	if s.NoCUDA != "" {
@@ -49,6 +55,12 @@ func (u Usage) String() string { return size(u.Current) + " (peak " + size(u.Pea
 // LogValue returns a group of the three figures, in bytes.
 func (u Usage) LogValue() slog.Value {
 	return slog.GroupValue(slog.Int64("current", u.Current), slog.Int64("peak", u.Peak), slog.Int64("total", u.Total))
+}
+
+// LogValue returns a group of the figures, times in nanoseconds as in JSON.
+func (c Calls) LogValue() slog.Value {
+	return slog.GroupValue(slog.Int64("count", c.Count), slog.Int64("failed", c.Failed),
+		slog.Int64("time_ns", int64(c.Time)), slog.Int64("max_ns", int64(c.Max)))
 }
 
 // size returns n bytes in the largest unit of which there is one.

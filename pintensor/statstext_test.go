@@ -88,7 +88,7 @@ func TestStatsInLogs(t *testing.T) {
 func TestStatsAsText(t *testing.T) {
 	s := full(t)
 	got := s.String()
-	want := "lent 4 B (peak 5 B), cached 7 B, in flight 10 B, registered 13 B (Locking), 17 cold, 18 warm, 20 forgotten, 21 waits, 22 trims, 23 not page-locked"
+	want := "lent 4 B (peak 5 B), cached 7 B, in flight 10 B, registered 13 B (Locking), 20 cold, 21 warm, 23 forgotten, 24 waits, 25 trims, page-locking took 0s (at most 0s), 16 B not page-locked"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
