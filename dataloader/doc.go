@@ -22,8 +22,12 @@
 //	Dataset.__getitem__, __getitems__    Dataset.Read, BatchReader.ReadBatch
 //	Sampler, BatchSampler                Sampler, BatchSampler
 //	TensorDataset                        FromTensors
+//	SequentialSampler, RandomSampler     Sequential, Random, RandomWithReplacement
+//	SubsetRandomSampler                  SubsetRandom, FromIndices
 //	WeightedRandomSampler                Weighted
-//	DistributedSampler                   Config.Rank, Config.WorldSize
+//	BatchSampler(sampler, ...)           Batched
+//	(none: batches of similar length)    Bucketed
+//	DistributedSampler                   Config.Rank, Config.WorldSize, FromEnv
 //	shuffle, generator                   Config.Shuffle, Config.Seed
 //	drop_last                            Config.LastBatch
 //	num_workers, prefetch_factor         Config.Workers, Config.Prefetch

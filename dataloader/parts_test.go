@@ -197,10 +197,10 @@ func TestWeightedTable(t *testing.T) {
 		share := make([]float64, len(weights))
 		for i, w := range weights {
 			sum += w / largest
-			own := float64(s.threshold[i]) / (1 << 63) / 2
+			own := float64(s.columns[i].threshold) / (1 << 63) / 2
 			share[i] += own
-			share[s.alias[i]] += 1 - own
-			if w == 0 && (s.threshold[i] > 0 || weights[s.alias[i]] == 0) {
+			share[s.columns[i].alias] += 1 - own
+			if w == 0 && (s.columns[i].threshold > 0 || weights[s.columns[i].alias] == 0) {
 				t.Fatalf("sample %d of weight 0 can be drawn", i)
 			}
 		}

@@ -11,6 +11,10 @@ const (
 	streamShuffle uint64 = iota + 1<<32
 	streamWeighted
 	streamSample
+	streamReplacement
+	streamSplit
+	streamBuckets
+	streamBuffer
 )
 
 // mix is the finaliser of SplitMix64: each bit of x changes half of the bits of the result.
