@@ -8,7 +8,13 @@ TOOL       = $(GO) tool -modfile=tools.mod
 # The race detector needs cgo, and so a C compiler; go sets CGO_ENABLED=0 by itself where it finds none.
 CGO        = $$($(GO) env CGO_ENABLED)
 
-.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy bench
+# The kernels are compiled by this clang, no other, so that the PTX can be compared with its source.
+CLANG      = clang-14
+KERNELS    = devicevm/internal/kernels
+PTX        = $(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -O3 \
+	-Xclang -target-feature -Xclang +ptx70 -S $(KERNELS)/src/kernels.cu
+
+.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,8 +22,9 @@ help: ## list the targets
 mnist: ## train on MNIST (ARGS="-model cnn -epochs 3" passes flags)
 	$(GO) run ./examples/mnist $(ARGS)
 
-test: check unit race nocgo invariants fuzz cross once accuracy ## all that CI runs
+test: check check-ptx unit race nocgo invariants fuzz cross once accuracy ## all that CI runs
 	@if [ "$(CGO)" = 1 ]; then echo "all passed"; else echo "all passed, but for race, which was NOT RUN: there is no C compiler"; fi
+	@command -v $(CLANG) >/dev/null || echo "check-ptx was NOT RUN: there is no $(CLANG)"
 
 check: ## gofmt, go vet, staticcheck, go.mod tidiness
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-ed:"; echo "$$files"; exit 1; fi
@@ -62,6 +69,14 @@ accuracy: ## train both models on MNIST and check the accuracy
 		out=$$($(MAKE) --no-print-directory mnist ARGS="$$args") || exit 1; echo "$$out"; \
 		echo "$$out" | awk '/test accuracy/ {last = $$NF + 0} END {if (last < 96) {print "accuracy: " last "% < 96%"; exit 1}}' || exit 1; \
 	done
+
+ptx: ## compile the CUDA kernels (needs clang-14, no toolkit)
+	$(PTX) -o $(KERNELS)/kernels.ptx
+
+check-ptx: ## see that the committed PTX is what its source gives (needs clang-14)
+	@if command -v $(CLANG) >/dev/null; then echo check-ptx; $(PTX) -o - | diff -q - $(KERNELS)/kernels.ptx || { echo "check-ptx: $(KERNELS)/kernels.ptx is not its source's: run make ptx"; exit 1; }; \
+	elif [ -n "$$CI" ]; then echo "check-ptx: no $(CLANG)"; exit 1; \
+	else echo "check-ptx: NOT RUN: there is no $(CLANG)"; fi
 
 bench: ## benchmarks on whatever device is there (BENCH=ToDevice picks some)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) .

@@ -1,0 +1,138 @@
+// Package kernels has the CUDA kernels of the device VM, and the types of their arguments.
+//
+// The kernels are CUDA C in src, compiled by a plain clang, without a CUDA toolkit, to the PTX that is
+// committed beside it (make ptx) and that the driver compiles for the card when it loads the module. CI
+// checks that the PTX is what the source gives. The tests compile the same source for the host and compare
+// every kernel with plain Go.
+//
+// # Conventions
+//
+// Tensors are row-major and dense. A kernel's name ends in _f32 or _f64, its dtype. Kernels that work element
+// by element take any grid; those that say so take one block of [Threads] a row, a part or a channel. No kernel
+// adds atomically: the same input gives the same bits on every run. Indices are 32 bits: a tensor has fewer
+// than 2^31 elements ([MaxElements]).
+package kernels
+
+import (
+	_ "embed"
+)
+
+// PTX is the module's text, for PTX 7.0 and devices of compute capability 7.0 and newer.
+//
+//go:embed kernels.ptx
+var PTX string
+
+const (
+	// Threads is the number of threads in a block of every kernel.
+	Threads = 256
+
+	// MaxElements bounds a tensor's size.
+	MaxElements = 1<<31 - 1
+
+	// MaxAxes bounds the number of axes of a [View].
+	MaxAxes = 8
+)
+
+// Op is an elementwise operation on a value and, for some, an operand.
+type Op uint32
+
+const (
+	Load  Op = iota // value = operand
+	Store           // operand = value
+	Add
+	Sub
+	RSub // operand - value, and so on
+	Mul
+	Div
+	RDiv
+	Pow
+	RPow
+	Gt // 1 or 0
+	Gte
+	Lt
+	Lte
+	Eq
+	Ne
+	Maximum
+	Minimum
+	Neg
+	Abs
+	Sign
+	Ceil
+	Floor
+	Square
+	Cube
+	Sqrt
+	Inverse
+	InverseSqrt
+	Exp
+	Log
+	Log2
+	Log1p
+	Expm1
+	Tanh
+	Sigmoid
+	Softplus
+
+	Ops = int(iota)
+)
+
+// Instruction is a step of an elementwise chain. Its operand is Constant where Data is 0, else element
+// (i / Div) % Mod of the tensor at device address Data, i being the element of the result. A Div below 2 does
+// not divide, a Mod of 0 takes no remainder.
+type Instruction struct {
+	Op       Op
+	Div, Mod uint32
+	_        uint32
+	Data     uint64
+	Constant float64
+}
+
+// View says where element i of a tensor of Shape, in row-major order, lies: its coordinates by Stride, in elements.
+type View struct {
+	Axes   uint32
+	Shape  [MaxAxes]uint32
+	Stride [MaxAxes]uint32
+}
+
+// Window is the geometry of a convolution or a pooling. Images are (Batch, Channels, Height, Width); the Pads are
+// the rows and columns before the first.
+type Window struct {
+	Batch, Channels, Height, Width uint32
+	OutHeight, OutWidth            uint32
+	KernelHeight, KernelWidth      uint32
+	StrideHeight, StrideWidth      uint32
+	DilationHeight, DilationWidth  uint32
+	PadHeight, PadWidth            int32
+}
+
+// Product is a matrix product C = A B in batches: C is (M, N), A (M, K) and B (K, N), after transposition. Row* are the
+// elements from one row in memory to the next, Batch* from one matrix to the next. K is summed in Splits parts of Depth,
+// each of which gives a C of its own, SplitC elements apart.
+type Product struct {
+	M, N, K                uint32
+	TransposeA, TransposeB uint32
+	RowA, RowB, RowC       uint32
+	BatchA, BatchB, BatchC uint64
+	Splits, Depth          uint32
+	SplitC                 uint64
+}
+
+// Settings of a solver, on the device. The gradient gets L1 and L2 regularisation added, is scaled, then clipped to
+// [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Power1 and
+// Power2 are the betas to the power of Steps; they start at 1.
+type Settings struct {
+	Rate, L1, L2   float64
+	Scale, Clip    float64
+	Decay          float64
+	Beta1, Beta2   float64
+	Epsilon        float64
+	Power1, Power2 float64
+	Steps          float64
+}
+
+// Parameter is a tensor that a solver updates: device addresses, 0 for moments that it does not keep.
+type Parameter struct {
+	Weights, Gradient, First, Second uint64
+	N                                uint64
+}

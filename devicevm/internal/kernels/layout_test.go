@@ -1,0 +1,171 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestGatherAndScatter(t *testing.T) { each(t, testGather[float32], testGather[float64]) }
+
+func testGather[T float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, c := range []struct {
+		shape, strides []uint32
+		size           int // of the memory
+		unique         bool
+	}{
+		{[]uint32{1}, []uint32{1}, 1, true},
+		{[]uint32{3, 4, 5}, []uint32{20, 5, 1}, 60, true},
+		{[]uint32{5, 3, 4}, []uint32{1, 20, 5}, 60, true}, // a permutation
+		{[]uint32{2, 3}, []uint32{10, 2}, 30, true},       // a slice
+		{[]uint32{4, 3, 2}, []uint32{0, 1, 0}, 3, false},  // a repetition
+		{[]uint32{2, 1, 3, 2, 1, 2, 2, 2}, []uint32{96, 96, 32, 16, 16, 8, 4, 2}, 200, true},
+	} {
+		n := 1
+		v := &View{Axes: uint32(len(c.shape))}
+		copy(v.Shape[:], c.shape)
+		copy(v.Stride[:], c.strides)
+		for _, s := range c.shape {
+			n *= int(s)
+		}
+		memory, got, want := random[T](rng, c.size), make([]T, n), make([]float64, n)
+		back, wantBack := make([]T, c.size), make([]float64, c.size)
+		for i := range n {
+			k, at := i, 0
+			for a := len(c.shape) - 1; a >= 0; a-- {
+				at += k % int(c.shape[a]) * int(c.strides[a])
+				k /= int(c.shape[a])
+			}
+			want[i] = float64(memory[at])
+			wantBack[at] = want[i]
+		}
+		run(t, "gather"+suffix[T](), [3]uint32{2, 1, 1}, memory, v, got, uint32(n))
+		compare(t, fmt.Sprint("gather ", c), got, want)
+		if c.unique {
+			run(t, "scatter"+suffix[T](), [3]uint32{2, 1, 1}, got, v, back, uint32(n))
+			compare(t, fmt.Sprint("scatter ", c), back, wantBack)
+		}
+	}
+}
+
+// windows are convolutions and poolings: odd sizes, strides, dilations, more padding than is needed.
+var windows = []Window{
+	window(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
+	window(2, 3, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1),
+	window(1, 2, 8, 6, 2, 2, 2, 2, 1, 1, 0, 0),
+	window(2, 1, 9, 8, 3, 2, 2, 3, 1, 1, 1, 0),
+	window(1, 2, 10, 9, 3, 3, 1, 2, 2, 3, 2, 3),
+	window(2, 2, 4, 4, 4, 4, 1, 1, 1, 1, 2, 3),
+	window(1, 1, 7, 7, 3, 3, 3, 3, 1, 1, 0, 0), // rows that no window reaches
+}
+
+func window(b, c, h, w, kh, kw, sh, sw, dh, dw uint32, ph, pw int32) Window {
+	return Window{b, c, h, w,
+		(h+2*uint32(ph)-dh*(kh-1)-1)/sh + 1, (w+2*uint32(pw)-dw*(kw-1)-1)/sw + 1, kh, kw, sh, sw, dh, dw, ph, pw}
+}
+
+// visit calls f for each element of each window: column is its place among im2col's, pixel in the image, or -1.
+func (w Window) visit(f func(column, pixel int)) {
+	column := 0
+	for b := range int(w.Batch) {
+		for oy := range int(w.OutHeight) {
+			for ox := range int(w.OutWidth) {
+				for c := range int(w.Channels) {
+					for ky := range int(w.KernelHeight) {
+						for kx := range int(w.KernelWidth) {
+							y := oy*int(w.StrideHeight) + ky*int(w.DilationHeight) - int(w.PadHeight)
+							x := ox*int(w.StrideWidth) + kx*int(w.DilationWidth) - int(w.PadWidth)
+							pixel := -1
+							if y >= 0 && y < int(w.Height) && x >= 0 && x < int(w.Width) {
+								pixel = ((b*int(w.Channels)+c)*int(w.Height)+y)*int(w.Width) + x
+							}
+							f(column, pixel)
+							column++
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func (w Window) image() int  { return int(w.Batch * w.Channels * w.Height * w.Width) }
+func (w Window) pooled() int { return int(w.Batch * w.Channels * w.OutHeight * w.OutWidth) }
+func (w Window) columns() int {
+	return int(w.Batch * w.OutHeight * w.OutWidth * w.Channels * w.KernelHeight * w.KernelWidth)
+}
+
+func TestColumns(t *testing.T) { each(t, testColumns[float32], testColumns[float64]) }
+
+func testColumns[T float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, w := range windows {
+		image, columns := random[T](rng, w.image()), random[T](rng, w.columns())
+		wantColumns, wantImage := make([]float64, w.columns()), make([]float64, w.image())
+		w.visit(func(column, pixel int) {
+			if pixel >= 0 {
+				wantColumns[column] = float64(image[pixel])
+				wantImage[pixel] += float64(columns[column])
+			}
+		})
+		got, back := make([]T, w.columns()), make([]T, w.image())
+		run(t, "im2col"+suffix[T](), [3]uint32{2, 1, 1}, image, got, w)
+		compare(t, fmt.Sprintf("im2col %+v", w), got, wantColumns)
+		run(t, "col2im"+suffix[T](), [3]uint32{2, 1, 1}, columns, back, w)
+		compare(t, fmt.Sprintf("col2im %+v", w), back, wantImage)
+	}
+}
+
+func TestMaxPool(t *testing.T) { each(t, testMaxPool[float32], testMaxPool[float64]) }
+
+func testMaxPool[T float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	for _, w := range windows {
+		if w.DilationHeight > 1 || w.DilationWidth > 1 {
+			continue // pooling has none
+		}
+		image, grad := random[T](rng, w.image()), random[T](rng, w.pooled())
+		for i := range image { // equal values: the first wins
+			image[i] = T(math.Round(float64(image[i]) * 2))
+		}
+		want, wantDiff := make([]float64, w.pooled()), make([]float64, w.image())
+		best := make([]int, w.pooled())
+		for i := range best {
+			best[i] = -1
+		}
+		per := int(w.KernelHeight * w.KernelWidth)
+		w.visit(func(column, pixel int) {
+			window, c := column/per/int(w.Channels), column/per%int(w.Channels)
+			area := int(w.OutHeight * w.OutWidth)
+			o := (window/area*int(w.Channels)+c)*area + window%area
+			if pixel >= 0 && (best[o] < 0 || image[pixel] > image[best[o]]) {
+				best[o] = pixel
+			}
+		})
+		for o, pixel := range best {
+			want[o] = math.Inf(-1)
+			if pixel >= 0 {
+				want[o] = float64(image[pixel])
+				wantDiff[pixel] += float64(grad[o])
+			}
+		}
+		got, where, diff := make([]T, w.pooled()), make([]int32, w.pooled()), make([]T, w.image())
+		run(t, "max_pool"+suffix[T](), [3]uint32{2, 1, 1}, image, got, where, w)
+		compare(t, fmt.Sprintf("max_pool %+v", w), got, want)
+		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, diff, w)
+		compare(t, fmt.Sprintf("max_pool_diff %+v", w), diff, wantDiff)
+	}
+}
+
+// A NaN in a window is its maximum, as in the other operations.
+func TestMaxPoolOfNaN(t *testing.T) {
+	w := window(1, 1, 1, 4, 1, 2, 1, 2, 1, 1, 0, 0)
+	image := []float32{1, float32(math.NaN()), float32(math.NaN()), 2}
+	got, where := make([]float32, 2), make([]int32, 2)
+	run(t, "max_pool_f32", [3]uint32{1, 1, 1}, image, got, where, w)
+	if got[0] == got[0] || got[1] == got[1] || where[0] != 1 || where[1] != 2 {
+		t.Errorf("%v at %v, want NaN at [1 2]", got, where)
+	}
+}

@@ -1,0 +1,89 @@
+package kernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestSolvers(t *testing.T) { each(t, testSolvers[float32], testSolvers[float64]) }
+
+func testSolvers[T float](t *testing.T) {
+	for name, base := range map[string]Settings{
+		"sgd":      {},
+		"momentum": {Beta1: 0.9},
+		"rmsprop":  {Beta2: 0.999, Epsilon: 1e-8},
+		"adam":     {Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8},
+	} {
+		for _, extra := range []Settings{{}, {L1: 0.01}, {L2: 0.1}, {Clip: 0.5}, {L1: 0.01, L2: 0.1, Clip: 0.5, Decay: 0.01}} {
+			s := base
+			s.L1, s.L2, s.Clip, s.Decay = extra.L1, extra.L2, extra.Clip, extra.Decay
+			s.Rate, s.Scale, s.Power1, s.Power2 = 0.1, 0.25, 1, 1
+			testSolver[T](t, name, s)
+		}
+	}
+}
+
+// testSolver takes three steps with two tensors of different sizes.
+func testSolver[T float](t *testing.T, name string, s Settings) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	sizes := []int{1, 700}
+	var weights, grads, firsts, seconds [2][]T
+	var wantW, wantM, wantV [2][]float64
+	var all []Parameter
+	for i, n := range sizes {
+		weights[i], grads[i], firsts[i], seconds[i] = random[T](rng, n), random[T](rng, n), make([]T, n), make([]T, n)
+		if n > 1 {
+			weights[i][1] = 0 // has no sign
+		}
+		for k := range grads[i] {
+			grads[i][k] *= 4
+		}
+		wantM[i], wantV[i] = make([]float64, n), make([]float64, n)
+		for _, w := range weights[i] {
+			wantW[i] = append(wantW[i], float64(w))
+		}
+		all = append(all, Parameter{address(t, weights[i]), address(t, grads[i]), address(t, firsts[i]), address(t, seconds[i]), uint64(n)})
+	}
+	for step := 1; step <= 3; step++ {
+		if step == 3 {
+			s.Rate = 0.05
+		}
+		run(t, "tick", [3]uint32{1, 1, 1}, &s)
+		run(t, name+suffix[T](), [3]uint32{2, uint32(len(all)), 1}, &s, all)
+		for i := range sizes {
+			for k, w := range wantW[i] {
+				g := float64(grads[i][k]) + s.L1*sign(w) + s.L2*w
+				g *= s.Scale
+				if s.Clip > 0 {
+					g = min(max(g, -s.Clip), s.Clip)
+				}
+				m, v := &wantM[i][k], &wantV[i][k]
+				switch name {
+				case "sgd":
+					w -= s.Rate * g
+				case "momentum":
+					*m = s.Beta1**m - s.Rate*g
+					w += *m
+				case "rmsprop":
+					*v = s.Beta2**v + (1-s.Beta2)*g*g
+					w -= s.Rate * g / math.Sqrt(*v+s.Epsilon)
+				case "adam":
+					*m = s.Beta1**m + (1-s.Beta1)*g
+					*v = s.Beta2**v + (1-s.Beta2)*g*g
+					mHat, vHat := *m/(1-math.Pow(s.Beta1, float64(step))), *v/(1-math.Pow(s.Beta2, float64(step)))
+					w = w*(1-s.Rate*s.Decay) - s.Rate*mHat/(math.Sqrt(vHat)+s.Epsilon)
+				}
+				wantW[i][k] = w
+			}
+		}
+	}
+	if s.Steps != 3 {
+		t.Errorf("%s: %v steps, want 3", name, s.Steps)
+	}
+	for i := range sizes {
+		compare(t, name+": weights", weights[i], wantW[i])
+		compare(t, name+": first moment", firsts[i], wantM[i])
+		compare(t, name+": second moment", seconds[i], wantV[i])
+	}
+}

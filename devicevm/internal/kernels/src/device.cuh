@@ -1,0 +1,50 @@
+// What CUDA's own headers would declare, and no more of it than the kernels use, so that a plain clang
+// compiles them to PTX without a toolkit. With EMULATE defined the same kernels are C++ for the host: see
+// emulate.h of the tests, which then takes the place of this file's second half.
+#pragma once
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifdef EMULATE
+#include "emulate.h"
+#else
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
+
+#define THREAD ((u32)__nvvm_read_ptx_sreg_tid_x())
+#define THREADS ((u32)__nvvm_read_ptx_sreg_ntid_x())
+#define BLOCK ((u32)__nvvm_read_ptx_sreg_ctaid_x())
+#define BLOCK_Y ((u32)__nvvm_read_ptx_sreg_ctaid_y())
+#define BLOCK_Z ((u32)__nvvm_read_ptx_sreg_ctaid_z())
+#define BLOCKS ((u32)__nvvm_read_ptx_sreg_nctaid_x())
+
+__device__ static inline void sync() { __syncthreads(); }
+__device__ static inline void lower(u32 *to, u32 x) { __nvvm_atom_min_gen_ui(to, x); }
+__device__ static inline float bits_to_float(u32 b) { return __nvvm_bitcast_i2f((int)b); }
+__device__ static inline u32 float_to_bits(float x) { return (u32)__nvvm_bitcast_f2i(x); }
+__device__ static inline double bits_to_double(u64 b) { return __nvvm_bitcast_ll2d((i64)b); }
+__device__ static inline u64 double_to_bits(double x) { return (u64)__nvvm_bitcast_d2ll(x); }
+__device__ static inline float root(float x) { return __nvvm_sqrt_rn_f(x); }
+__device__ static inline double root(double x) { return __nvvm_sqrt_rn_d(x); }
+__device__ static inline float down(float x) { return __nvvm_floor_f(x); }
+__device__ static inline double down(double x) { return __nvvm_floor_d(x); }
+__device__ static inline float up(float x) { return __nvvm_ceil_f(x); }
+__device__ static inline double up(double x) { return __nvvm_ceil_d(x); }
+__device__ static inline float fused(float a, float b, float c) { return __nvvm_fma_rn_f(a, b, c); }
+__device__ static inline double fused(double a, double b, double c) { return __nvvm_fma_rn_d(a, b, c); }
+__device__ static inline u32 high_product(u32 a, u32 b) { return (u32)(((u64)a * b) >> 32); }
+
+#endif
+
+// for_each runs over 0..n-1 with all threads of the grid.
+#define for_each(i, n) for (u32 i = BLOCK * THREADS + THREAD; i < (n); i += BLOCKS * THREADS)
+
+// both makes a kernel for float32 and one for float64 of a template of the same name.
+#define both(name, params, args)                                                          \
+  extern "C" __global__ void name##_f32 params(float) { name<float> args; }              \
+  extern "C" __global__ void name##_f64 params(double) { name<double> args; }

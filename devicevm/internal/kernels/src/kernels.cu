@@ -1,0 +1,11 @@
+// All kernels of the device VM, as one module.
+#include "batchnorm.cuh"
+#include "check.cuh"
+#include "dropout.cuh"
+#include "elementwise.cuh"
+#include "gemm.cuh"
+#include "layout.cuh"
+#include "pool.cuh"
+#include "reduce.cuh"
+#include "softmax.cuh"
+#include "solver.cuh"

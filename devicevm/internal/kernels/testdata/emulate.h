@@ -1,0 +1,107 @@
+// The kernels as C++ for the host. A grid runs block after block; the threads of a block are coroutines that
+// take turns, and switch at sync(). A thread that misses a sync() that others reach is reported, which on a
+// GPU would hang or corrupt.
+#pragma once
+#include <math.h>
+#include <string.h>
+#include <ucontext.h>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __launch_bounds__(n)
+#define __shared__ static // one block at a time
+
+struct Emulated {
+  u32 thread, threads, block[3], blocks[3];
+};
+inline Emulated now;
+
+#define THREAD (now.thread)
+#define THREADS (now.threads)
+#define BLOCK (now.block[0])
+#define BLOCK_Y (now.block[1])
+#define BLOCK_Z (now.block[2])
+#define BLOCKS (now.blocks[0])
+
+struct Fiber {
+  ucontext_t context;
+  u32 syncs;
+  bool done;
+};
+inline std::vector<Fiber> fibers;
+inline ucontext_t scheduler;
+inline void (*body)(void **);
+inline void **arguments;
+
+inline void sync() {
+  Fiber &f = fibers[now.thread];
+  f.syncs++;
+  swapcontext(&f.context, &scheduler);
+}
+inline void fiber_main() {
+  body(arguments);
+  fibers[now.thread].done = true;
+  swapcontext(&fibers[now.thread].context, &scheduler);
+}
+
+inline void lower(u32 *to, u32 x) { if (x < *to) *to = x; }
+template <typename To, typename From> inline To same_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
+inline float bits_to_float(u32 b) { return same_bits<float>(b); }
+inline u32 float_to_bits(float x) { return same_bits<u32>(x); }
+inline double bits_to_double(u64 b) { return same_bits<double>(b); }
+inline u64 double_to_bits(double x) { return same_bits<u64>(x); }
+inline float root(float x) { return sqrtf(x); }
+inline double root(double x) { return sqrt(x); }
+inline float down(float x) { return floorf(x); }
+inline double down(double x) { return floor(x); }
+inline float up(float x) { return ceilf(x); }
+inline double up(double x) { return ceil(x); }
+inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return fma(a, b, c); }
+inline u32 high_product(u32 a, u32 b) { return (u32)(((u64)a * b) >> 32); }
+
+// call unpacks arguments as cuLaunchKernel does: each points to a value.
+template <typename... A, size_t... I> inline void unpack(void (*kernel)(A...), void **args, std::index_sequence<I...>) {
+  kernel(*(std::remove_const_t<A> *)args[I]...);
+}
+template <typename... A> inline void call(void (*kernel)(A...), void **args) {
+  unpack(kernel, args, std::index_sequence_for<A...>());
+}
+
+// run returns 0, or 1 if threads of a block did not meet at the same sync().
+inline int run(void (*kernel)(void **), const u32 *grid, u32 threads, void **args) {
+  constexpr size_t stack = 64 << 10;
+  static std::vector<char> stacks;
+  stacks.resize(stack * threads);
+  fibers.resize(threads);
+  body = kernel, arguments = args;
+  now.threads = threads;
+  memcpy(now.blocks, grid, sizeof now.blocks);
+  for (now.block[2] = 0; now.block[2] < grid[2]; now.block[2]++)
+    for (now.block[1] = 0; now.block[1] < grid[1]; now.block[1]++)
+      for (now.block[0] = 0; now.block[0] < grid[0]; now.block[0]++) {
+        for (u32 t = 0; t < threads; t++) {
+          Fiber &f = fibers[t];
+          f.syncs = 0, f.done = false;
+          getcontext(&f.context);
+          f.context.uc_stack.ss_sp = &stacks[t * stack];
+          f.context.uc_stack.ss_size = stack;
+          makecontext(&f.context, fiber_main, 0);
+        }
+        for (bool more = true; more;) {
+          more = false;
+          for (u32 t = 0; t < threads; t++)
+            if (!fibers[t].done) {
+              now.thread = t;
+              swapcontext(&scheduler, &fibers[t].context);
+            }
+          for (u32 t = 0; t < threads; t++) {
+            more |= !fibers[t].done;
+            if (fibers[t].done != fibers[0].done || fibers[t].syncs != fibers[0].syncs) return 1;
+          }
+        }
+      }
+  return 0;
+}
