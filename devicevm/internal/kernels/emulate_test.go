@@ -135,10 +135,10 @@ func run(t testing.TB, name string, grid [3]uint32, args ...any) {
 			pointers[i] = value(unsafe.Pointer(&a))
 		case float64:
 			pointers[i] = value(unsafe.Pointer(&a))
-		case Window:
-			pointers[i] = value(unsafe.Pointer(&a))
-		case Product:
-			pointers[i] = value(unsafe.Pointer(&a))
+		case *Window:
+			pointers[i] = hold(unsafe.Pointer(a))
+		case *Product:
+			pointers[i] = hold(unsafe.Pointer(a))
 		default:
 			t.Fatalf("argument %d is a %T", i, a)
 		}

@@ -10,7 +10,7 @@
 // Tensors are row-major and dense. A kernel's name ends in _f32 or _f64, its dtype. Kernels that work element
 // by element take any grid; those that say so take one block of [Threads] a row, a part or a channel. No kernel
 // adds atomically: the same input gives the same bits on every run. Indices are 32 bits: a tensor has fewer
-// than 2^31 elements ([MaxElements]).
+// than 2^31 elements ([MaxElements]). Parameters that are structs are given by their device address.
 package kernels
 
 import (

@@ -111,9 +111,9 @@ func testColumns[T float](t *testing.T) {
 			}
 		})
 		got, back := make([]T, w.columns()), make([]T, w.image())
-		run(t, "im2col"+suffix[T](), [3]uint32{2, 1, 1}, image, got, w)
+		run(t, "im2col"+suffix[T](), [3]uint32{2, 1, 1}, image, got, &w)
 		compare(t, fmt.Sprintf("im2col %+v", w), got, wantColumns)
-		run(t, "col2im"+suffix[T](), [3]uint32{2, 1, 1}, columns, back, w)
+		run(t, "col2im"+suffix[T](), [3]uint32{2, 1, 1}, columns, back, &w)
 		compare(t, fmt.Sprintf("col2im %+v", w), back, wantImage)
 	}
 }
@@ -152,9 +152,9 @@ func testMaxPool[T float](t *testing.T) {
 			}
 		}
 		got, where, diff := make([]T, w.pooled()), make([]int32, w.pooled()), make([]T, w.image())
-		run(t, "max_pool"+suffix[T](), [3]uint32{2, 1, 1}, image, got, where, w)
+		run(t, "max_pool"+suffix[T](), [3]uint32{2, 1, 1}, image, got, where, &w)
 		compare(t, fmt.Sprintf("max_pool %+v", w), got, want)
-		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, diff, w)
+		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, diff, &w)
 		compare(t, fmt.Sprintf("max_pool_diff %+v", w), diff, wantDiff)
 	}
 }
@@ -164,7 +164,7 @@ func TestMaxPoolOfNaN(t *testing.T) {
 	w := window(1, 1, 1, 4, 1, 2, 1, 2, 1, 1, 0, 0)
 	image := []float32{1, float32(math.NaN()), float32(math.NaN()), 2}
 	got, where := make([]float32, 2), make([]int32, 2)
-	run(t, "max_pool_f32", [3]uint32{1, 1, 1}, image, got, where, w)
+	run(t, "max_pool_f32", [3]uint32{1, 1, 1}, image, got, where, &w)
 	if got[0] == got[0] || got[1] == got[1] || where[0] != 1 || where[1] != 2 {
 		t.Errorf("%v at %v, want NaN at [1 2]", got, where)
 	}

@@ -13,7 +13,7 @@ struct Product {
 
 // A block of 256 threads computes a tile of TILE x TILE, each thread EACH x EACH of it, TILE = 16 EACH.
 // Threads take every 16th row and column, so that reads of shared memory do not collide.
-template <typename T, u32 EACH> __device__ static inline void product(const T *a, const T *b, T *c, Product p) {
+template <typename T, u32 EACH> __device__ static inline void product(const T *a, const T *b, T *c, const Product &p) {
   constexpr u32 TILE = 16 * EACH, DEEP = 16;
   __shared__ T left[DEEP][TILE + 1], right[DEEP][TILE + 1];
   u32 batch = BLOCK_Z / p.splits, split = BLOCK_Z % p.splits;
@@ -56,10 +56,10 @@ template <typename T, u32 EACH> __device__ static inline void product(const T *a
     }
 }
 
-template <typename T> __device__ static void product_small(const T *a, const T *b, T *c, Product p) { product<T, 2>(a, b, c, p); }
-template <typename T> __device__ static void product_large(const T *a, const T *b, T *c, Product p) { product<T, sizeof(T) == 4 ? 8 : 4>(a, b, c, p); }
+template <typename T> __device__ static void product_small(const T *a, const T *b, T *c, const Product *p) { product<T, 2>(a, b, c, *p); }
+template <typename T> __device__ static void product_large(const T *a, const T *b, T *c, const Product *p) { product<T, sizeof(T) == 4 ? 8 : 4>(a, b, c, *p); }
 
-#define params(T) (const T *a, const T *b, T *c, Product p)
+#define params(T) (const T *a, const T *b, T *c, const Product *p)
 both(product_small, params, (a, b, c, p))
 both(product_large, params, (a, b, c, p))
 #undef params

@@ -43,7 +43,8 @@ struct Window {
 };
 
 // im2col: columns are (batch, out_height, out_width, channels*kernel_height*kernel_width), as Gorgonia has them.
-template <typename T> __device__ static void im2col(const T *image, T *columns, Window w) {
+template <typename T> __device__ static void im2col(const T *image, T *columns, const Window *window) {
+  const Window w = *window;
   u32 n = w.batch * w.out_height * w.out_width * w.channels * w.kernel_height * w.kernel_width;
   for_each(i, n) {
     u32 k = i, kx = k % w.kernel_width;
@@ -64,7 +65,8 @@ template <typename T> __device__ static void im2col(const T *image, T *columns, 
 
 // col2im sums what im2col spread. Each pixel gathers from the windows that it is in, so nothing is added
 // atomically and the order of the sum is fixed.
-template <typename T> __device__ static void col2im(const T *columns, T *image, Window w) {
+template <typename T> __device__ static void col2im(const T *columns, T *image, const Window *window) {
+  const Window w = *window;
   u32 n = w.batch * w.channels * w.height * w.width;
   for_each(i, n) {
     u32 k = i;
@@ -82,8 +84,8 @@ template <typename T> __device__ static void col2im(const T *columns, T *image, 
         int left = x - (int)(kx * w.dilation_width);
         if (left < 0 || left % (int)w.stride_width != 0 || left / (int)w.stride_width >= (int)w.out_width) continue;
         u32 ox = (u32)left / w.stride_width;
-        u64 window = (u64)(b * w.out_height + oy) * w.out_width + ox;
-        sum += columns[((window * w.channels + c) * w.kernel_height + ky) * w.kernel_width + kx];
+        u64 place = (u64)(b * w.out_height + oy) * w.out_width + ox;
+        sum += columns[((place * w.channels + c) * w.kernel_height + ky) * w.kernel_width + kx];
       }
     }
     image[i] = sum;
@@ -94,9 +96,9 @@ template <typename T> __device__ static void col2im(const T *columns, T *image, 
 both(gather, params, (in, view, out, n))
 both(scatter, params, (in, view, out, n))
 #undef params
-#define params(T) (const T *image, T *columns, Window w)
-both(im2col, params, (image, columns, w))
+#define params(T) (const T *image, T *columns, const Window *window)
+both(im2col, params, (image, columns, window))
 #undef params
-#define params(T) (const T *columns, T *image, Window w)
-both(col2im, params, (columns, image, w))
+#define params(T) (const T *columns, T *image, const Window *window)
+both(col2im, params, (columns, image, window))
 #undef params

@@ -4,7 +4,8 @@
 #include "math.cuh"
 
 // max_pool: where is the maximum's place in its image plane, the first of equals; -1 where a window is empty.
-template <typename T> __device__ static void max_pool(const T *in, T *out, int *where, Window w) {
+template <typename T> __device__ static void max_pool(const T *in, T *out, int *where, const Window *window) {
+  const Window w = *window;
   u32 n = w.batch * w.channels * w.out_height * w.out_width;
   for_each(i, n) {
     u32 k = i, ox = k % w.out_width;
@@ -33,7 +34,8 @@ template <typename T> __device__ static void max_pool(const T *in, T *out, int *
 }
 
 // max_pool_diff: each pixel sums the gradients of the windows whose maximum it is.
-template <typename T> __device__ static void max_pool_diff(const T *grad, const int *where, T *out, Window w) {
+template <typename T> __device__ static void max_pool_diff(const T *grad, const int *where, T *out, const Window *window) {
+  const Window w = *window;
   u32 n = w.batch * w.channels * w.height * w.width;
   for_each(i, n) {
     u32 plane = i / (w.height * w.width);
@@ -52,9 +54,9 @@ template <typename T> __device__ static void max_pool_diff(const T *grad, const 
   }
 }
 
-#define params(T) (const T *in, T *out, int *where, Window w)
-both(max_pool, params, (in, out, where, w))
+#define params(T) (const T *in, T *out, int *where, const Window *window)
+both(max_pool, params, (in, out, where, window))
 #undef params
-#define params(T) (const T *grad, const int *where, T *out, Window w)
-both(max_pool_diff, params, (grad, where, out, w))
+#define params(T) (const T *grad, const int *where, T *out, const Window *window)
+both(max_pool_diff, params, (grad, where, out, window))
 #undef params
