@@ -51,6 +51,7 @@ var suite = []conformance{
 	{name: "goroutines with a stream each", test: testGoroutines},
 	{name: "goroutines that share a stream", test: testSharedStream},
 	{name: "host registration", misuse: true, test: testHost},
+	{name: "registrations that share a page", misuse: true, test: testHostNeighbours},
 	{name: "devices that don't exist", test: testOpenErrors},
 	{name: "bad arguments", misuse: true, test: testBadArguments},
 	{name: "one device opened twice", test: testOpenTwice},

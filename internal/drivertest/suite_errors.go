@@ -51,6 +51,37 @@ func testHost(r *rig) {
 	}
 }
 
+// testHostNeighbours registers memory that begins and ends anywhere. Registrations have no byte in common, but
+// pages, which stay locked until the last of them is gone.
+func testHostNeighbours(r *rig) {
+	host := r.drv.Host()
+	b, back := make([]byte, 256<<10), r.pinned(256<<10)
+	edges := []int{100, 5000, 5010, 9000, 200_000}
+	part := func(i int) []byte { return b[edges[i]:edges[i+1]] }
+	for i := range edges[1:] {
+		err := host.Register(address(part(i)), int64(len(part(i))))
+		if errors.Is(err, driver.ErrNotSupported) || errors.Is(err, driver.ErrOutOfMemory) && host.Name() != "cuda" {
+			for j := range i {
+				r.ok(host.Unregister(address(part(j))))
+			}
+			r.Skipf("this system does not let the process lock memory: %v", err)
+		}
+		r.ok(err)
+	}
+	r.code("two of their bytes", host.Register(address(b[4999:]), 2), driver.CodeAlreadyRegister)
+	p, s := r.memory(int64(len(b))), r.stream()
+	for _, leaves := range []int{1, 3, 0, 2} {
+		pattern(b, leaves)
+		for i := range edges[1:] { // those that have left are pageable memory by now
+			r.upload(p, part(i), s, 0)
+			r.download(back[:len(part(i))], p, s, 0)
+			r.ok(r.dev.SyncStream(s))
+			r.equal("a part of a page", back[:len(part(i))], part(i))
+		}
+		r.ok(host.Unregister(address(part(leaves))))
+	}
+}
+
 func testOpenErrors(r *rig) {
 	n, err := r.drv.Devices()
 	r.ok(err)
