@@ -80,7 +80,7 @@ type block struct {
 	keep     unsafe.Pointer // the memory, while there are uses
 	queued   bool           // in the engine's list of blocks with uses
 
-	backing []byte // foreign memory, kept alive until it is unregistered
+	registration *registration // of foreign memory; nil otherwise
 }
 
 // use is one piece of device work that reads or writes a block.

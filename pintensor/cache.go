@@ -126,6 +126,9 @@ func (e *Engine) push(c cached) bool {
 
 // recycle puts a block that has just become free into the cache. It gives it up if that takes none.
 func (e *Engine) recycle(b *block, mem unsafe.Pointer) error {
+	if b.foreign {
+		return e.undo(b)
+	}
 	if e.poison {
 		b.scribble(mem)
 	}
@@ -155,13 +158,14 @@ func (e *Engine) recycleUnreachable(b *block, mem unsafe.Pointer) {
 // discard gives a free block's memory back to the heap. While the driver refuses to unregister it, the
 // memory must not be used for anything else: it is kept, and the next Trim or Close tries again.
 func (e *Engine) discard(c cached) error {
+	if c.b.foreign {
+		return e.undo(c.b)
+	}
 	e.freeing.Add(1)
 	defer e.freeing.Add(-1)
 	if c.b.locked.Load() {
 		if err := e.host.Unregister(c.mem); err != nil {
-			e.strandedMu.Lock()
-			e.stranded = append(e.stranded, c)
-			e.strandedMu.Unlock()
+			e.strand(c)
 			return err
 		}
 		c.b.locked.Store(false)
@@ -174,6 +178,13 @@ func (e *Engine) discard(c cached) error {
 	e.owned.Add(-c.b.size)
 	e.n.trims.Add(1)
 	return nil
+}
+
+// strand keeps what the driver did not unregister.
+func (e *Engine) strand(c cached) {
+	e.strandedMu.Lock()
+	e.stranded = append(e.stranded, c)
+	e.strandedMu.Unlock()
 }
 
 // giveUp discards cached blocks, the largest first, until at least n bytes are freed or none is left.

@@ -42,6 +42,9 @@
 // A block that a copy is using is neither lent again, nor unregistered, nor collected until the copy is
 // done, whatever happens to its tensor. [Acquire] is how code that issues copies says so.
 //
+// Memory given to [Engine.Register] stays the program's. It is kept alive while it is page-locked, which it is
+// until the unregister function is called, or until the program has dropped both that and the tensor.
+//
 // Tensors made with tensor.WithEngine(engine), and results of arithmetic on them, have their memory from
 // the engine too. Nobody releases those: the collector does, or [Engine.Free].
 //

@@ -45,6 +45,8 @@ type Engine struct {
 
 	background background
 
+	edges edgePages // of memory given to Register
+
 	strandedMu sync.Mutex
 	stranded   []cached // blocks that the driver did not unregister
 

@@ -29,7 +29,7 @@ var (
 	// returned may release it, and this is not that one.
 	ErrNotOwner = errors.New("not the tensor that owns the block")
 
-	// ErrOverlap: memory given to Register shares a page with memory that is page-locked already.
+	// ErrOverlap: memory given to Register is page-locked already, or part of it.
 	ErrOverlap = errors.New("overlaps page-locked memory")
 
 	// ErrInUse: the memory is being copied, and did not come free within the time that calls wait.

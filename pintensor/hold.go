@@ -48,7 +48,7 @@ func acquire(t *tensor.Dense) (Hold, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == leaving || b.state == gone {
+	if b.foreign && b.state != registered { // on its way out
 		return Hold{}, nil
 	}
 	if b.state == free || b.state == busy || isReleased(t) {

@@ -31,21 +31,24 @@ func WithLeakTracking() Option {
 	}
 }
 
-// Leak is memory that is lent: no leak if it is still needed.
+// Leak is memory that is lent or registered: no leak if it is still needed.
 type Leak struct {
-	Bytes   int64         // what was asked for
-	Dtype   tensor.Dtype  // the zero Dtype for memory of Alloc, which isn't told
-	Shape   tensor.Shape  // when it was lent; nil for memory of Alloc, empty for scalars
-	Age     time.Duration // since it was lent
-	Callers []Caller      // of New, Empty, Pin or Alloc, the innermost first, at most 16
+	Bytes      int64         // what was asked for
+	Dtype      tensor.Dtype  // the zero Dtype for memory of Alloc, which isn't told
+	Shape      tensor.Shape  // when it was lent; nil for memory of Alloc, empty for scalars
+	Registered bool          // the program's own memory, which Register page-locks
+	Age        time.Duration // since it was lent or registered
+	Callers    []Caller      // of New, Empty, Pin, Register or Alloc, the innermost first, at most 16
 }
 
-// Forgotten is a place in a program that lent tensors which were dropped without Release.
+// Forgotten is a place in a program that lent tensors which were dropped without Release, or registered some
+// which were dropped with their unregister functions.
 type Forgotten struct {
-	Count   int64     // tensors so far
-	Bytes   int64     // what was asked for, for all of them
-	Latest  time.Time // when the latest was given back by the collector
-	Callers []Caller  // as in Leak; none for all places beyond the first 256 together
+	Count      int64     // tensors so far
+	Bytes      int64     // what was asked for, for all of them
+	Registered bool      // by Register
+	Latest     time.Time // when the latest was given back by the collector
+	Callers    []Caller  // as in Leak; none for all places beyond the first 256 together
 }
 
 // Caller is a line of a program.
@@ -64,12 +67,20 @@ func (l Leak) String() string {
 	if l.Dtype.Type != nil {
 		what = fmt.Sprintf("%v of shape %v", l.Dtype, l.Shape)
 	}
-	return fmt.Sprintf("%d bytes, %s, lent %v ago at", l.Bytes, what, l.Age.Round(time.Millisecond)) + lines(l.Callers)
+	how := "lent"
+	if l.Registered {
+		how = "registered"
+	}
+	return fmt.Sprintf("%d bytes, %s, %s %v ago at", l.Bytes, what, how, l.Age.Round(time.Millisecond)) + lines(l.Callers)
 }
 
 // String returns several lines, the callers one to a line.
 func (f Forgotten) String() string {
-	return fmt.Sprintf("%d tensors, %d bytes, never released, lent at", f.Count, f.Bytes) + lines(f.Callers)
+	how := "released, lent"
+	if f.Registered {
+		how = "unregistered, registered"
+	}
+	return fmt.Sprintf("%d tensors, %d bytes, never %s at", f.Count, f.Bytes, how) + lines(f.Callers)
 }
 
 func lines(callers []Caller) string {
@@ -83,8 +94,8 @@ func lines(callers []Caller) string {
 	return s.String()
 }
 
-// Leaks returns what is lent now, the oldest first: tensors of New, Empty and Pin that were not released,
-// and memory of Alloc. Tensors that were dropped are among them until the garbage collector finds them.
+// Leaks returns what is lent or registered now, the oldest first: tensors of New, Empty and Pin that were not
+// released, those given to Register and not unregistered, and memory of Alloc. Tensors that were dropped are among them until the garbage collector finds them.
 // Without WithLeakTracking it returns nil.
 func (e *Engine) Leaks() []Leak {
 	if e.tracker == nil {
@@ -94,13 +105,13 @@ func (e *Engine) Leaks() []Leak {
 	slices.SortFunc(loans, func(a, b loan) int { return a.at.Compare(b.at) })
 	leaks := make([]Leak, 0, len(loans))
 	for _, l := range loans {
-		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Age: time.Since(l.at), Callers: l.from.resolve()})
+		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Registered: l.registered, Age: time.Since(l.at), Callers: l.from.resolve()})
 	}
 	return leaks
 }
 
-// Forgotten returns the places in the program that lent tensors of New, Empty or Pin which nobody
-// released and the garbage collector gave back, those with the most first. Their Counts make
+// Forgotten returns the places in the program that made tensors of New, Empty or Pin which nobody released and
+// the garbage collector gave back, or registrations that it undid, those with the most first. Their Counts make
 // Stats.Forgotten. Without WithLeakTracking it returns nil.
 func (e *Engine) Forgotten() []Forgotten {
 	if e.tracker == nil {
@@ -127,6 +138,8 @@ type loan struct {
 	shape tensor.Shape
 	at    time.Time
 	from  callers
+
+	registered bool
 }
 
 // callers is a call, as program counters; unused ones are 0.
@@ -134,7 +147,7 @@ type callers [maxCallers]uintptr
 
 // lent notes that b was lent for t, or by Alloc if t is nil.
 func (k *tracker) lent(b *block, n int64, t *tensor.Dense) {
-	l := loan{bytes: n, at: time.Now()}
+	l := loan{bytes: n, at: time.Now(), registered: b.foreign}
 	if t != nil {
 		l.dtype, l.shape = t.Dtype(), slices.Clone(t.Shape())
 	}
@@ -162,7 +175,7 @@ func (k *tracker) ended(b *block, wasForgotten bool) {
 		place = k.forgotten[l.from]
 	}
 	if place == nil {
-		place = new(Forgotten)
+		place = &Forgotten{Registered: l.registered && l.from != callers{}}
 		k.forgotten[l.from] = place
 	}
 	place.Count++

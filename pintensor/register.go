@@ -6,21 +6,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
 	"gorgonia.org/tensor"
 )
 
+// # Registrations
+//
+// The driver is given exactly the bytes of the tensor, wherever they begin and end. It locks whole pages, and
+// keeps a page that two registrations have bytes on until both are gone. So neighbours on a page are
+// independent of each other, each copy lies in one registration (CUDA refuses one across two), and only bytes
+// that are registered twice are refused. CUDA's bookkeeping is by bytes too, it is reported of driver 590, and the
+// conformance suite of internal/drivertest looks; a driver that goes by pages refuses the second neighbour, which
+// is then ErrOverlap.
+//
+// The registry, which is global, refers to the block, and the block to the memory: so the memory is alive for
+// as long as it is registered, whatever the program drops. That the program has dropped it shows in two other
+// objects that only the program refers to: the tensor's header, and a token that unregister closes over. When
+// the collector finds neither any more the registration is undone; the memory is let go of after that.
+
 // Register page-locks t's own memory where it is, without a copy, until unregister is called. It blocks
-// while the driver does it: milliseconds for 100 MiB. Whole pages are locked, so memory that shares a
-// page with something page-locked is refused with ErrOverlap. t may be a view: its part of the memory is
-// locked. The memory is kept alive until then, also if t is dropped; t itself is not changed. Registered
-// memory does not count towards WithLimit, and Close does not unregister it.
+// while the driver does it: milliseconds for 100 MiB. t may be a view: its part of the memory is locked, from
+// its first element to its last. t itself is not changed.
+//
+// Memory of any alignment can be registered, and tensors that lie on one page independently of each other; a page
+// is locked until the last of them leaves it, and Stats counts it once. Bytes that are page-locked already, as a
+// tensor given to Register or as memory of New, Pin or Alloc, are refused with ErrOverlap, and so are those
+// that other code of the process has registered with CUDA.
+//
+// The memory is kept alive while it is registered, also if t is dropped. Registered memory does not count
+// towards WithLimit, and Close does not unregister it. When the garbage collector finds that neither t nor
+// unregister is referred to any more, nobody can call it: the memory is then unregistered in the
+// background, as soon as no copy uses it, and Stats.Forgotten counts it. Views of t that are left are then
+// ordinary memory.
 //
 // unregister waits for copies of the memory in flight, at most 10 seconds. If they take longer, or a Hold
-// on the memory is open, it returns ErrInUse and the memory stays registered. After it has returned nil
-// it does nothing more.
+// on the memory is open, it returns ErrInUse and the memory stays registered, as it does when the driver
+// fails; the call may be repeated. After it has returned nil it does nothing more.
 func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Register: t is nil, want a *tensor.Dense")
@@ -41,38 +65,37 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 		return func() error { return nil }, nil
 	}
 	b := e.foreignBlock(t.Raw)
-	lo, hi := b.pages()
-	if other := blocks.add(lo, hi, b); other != nil {
-		whose := "memory given to Register before"
+	if other := blocks.add(b.lo, b.lo+uintptr(b.size), b); other != nil {
+		whose := "a tensor given to Register before"
 		if !other.foreign {
 			whose = "a block that New, Pin or Alloc lent"
 		}
-		return nil, fmt.Errorf("pintensor: Register: t of shape %v shares memory pages with %s: %w",
-			t.Shape(), whose, ErrOverlap)
+		return nil, fmt.Errorf("pintensor: Register: t of shape %v has memory in common with %s: %w", t.Shape(), whose, ErrOverlap)
 	}
 	if err := e.lockForeign(b); err != nil {
-		blocks.remove(lo)
+		blocks.remove(b.lo)
 		return nil, fmt.Errorf("pintensor: Register: page-locking %d bytes: %w", b.size, err)
 	}
-	b.locked.Store(true)
-	e.n.registered.add(int64(hi - lo))
-	return func() error { return e.unregister(b) }, nil
+	e.enter(b, t)
+	owner := &token{b}
+	b.watch(t, owner)
+	return func() error {
+		err := owner.b.eng.unregister(owner.b)
+		runtime.KeepAlive(owner)
+		return err
+	}, nil
 }
 
-// foreignBlock returns the bookkeeping for memory of the caller's.
+// foreignBlock returns the bookkeeping for memory of the caller's. It counts as registered only once it is.
 func (e *Engine) foreignBlock(mem []byte) *block {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	return &block{eng: e, lo: p, size: int64(len(mem)), state: registered, foreign: true, backing: mem}
-}
-
-// pages returns the range of whole pages that the memory lies on. It is not the range that the driver
-// is given: a pointer to the start of the first page could be one into memory that does not exist.
-func (b *block) pages() (lo, hi uintptr) {
-	return b.lo &^ (pageSize - 1), (b.lo + uintptr(b.size) + pageSize - 1) &^ (pageSize - 1)
+	return &block{eng: e, lo: p, size: int64(len(mem)), state: leaving, foreign: true, registration: &registration{backing: mem}}
 }
 
 // address returns where foreign memory starts.
-func (b *block) address() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b.backing)) }
+func (b *block) address() unsafe.Pointer {
+	return unsafe.Pointer(unsafe.SliceData(b.registration.backing))
+}
 
 // lockForeign page-locks memory given to Register. Unlike new blocks it has no use if it isn't locked.
 func (e *Engine) lockForeign(b *block) error {
@@ -81,7 +104,41 @@ func (e *Engine) lockForeign(b *block) error {
 	if errors.Is(err, driver.ErrOutOfMemory) && e.makeRoom(b.size, err) {
 		err = host.Register(b.address(), b.size)
 	}
+	var refusal *driver.Error
+	if errors.As(err, &refusal) && refusal.Code == driver.CodeAlreadyRegister {
+		return fmt.Errorf("%w: other code of the process has registered it, or a page of it: %w", ErrOverlap, err)
+	}
 	return err
+}
+
+// enter counts memory that is locked now.
+func (e *Engine) enter(b *block, t *tensor.Dense) {
+	pages := e.edges.enter(b.lo, b.size)
+	e.n.registered.add(pages)
+	e.n.inPlace.add(pages)
+	if e.tracker != nil {
+		e.tracker.lent(b, b.size, t)
+	}
+	b.mu.Lock()
+	b.state = registered
+	b.locked.Store(true)
+	b.mu.Unlock()
+}
+
+// unlockForeign undoes lockForeign and enter, and lets go of the memory. The block is leaving, or abandoned.
+func (e *Engine) unlockForeign(b *block) error {
+	if err := e.host.Unregister(b.address()); err != nil {
+		return err
+	}
+	pages := e.edges.leave(b.lo, b.size)
+	e.n.registered.lower(pages)
+	e.n.inPlace.lower(pages)
+	blocks.remove(b.lo) // while the memory is alive: nobody else can have it
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = gone
+	b.registration.drop()
+	return nil
 }
 
 func (e *Engine) unregister(b *block) error {
@@ -90,19 +147,16 @@ func (e *Engine) unregister(b *block) error {
 		return err
 	}
 	b.locked.Store(false)
-	if err := e.host.Unregister(b.address()); err != nil {
-		b.locked.Store(true)
+	if err := e.unlockForeign(b); err != nil {
 		b.mu.Lock()
 		b.state = registered
+		b.locked.Store(true)
 		b.mu.Unlock()
 		return fmt.Errorf("pintensor: unregister: %w", err)
 	}
-	lo, hi := b.pages()
-	e.n.registered.lower(int64(hi - lo))
-	blocks.remove(lo)
-	b.mu.Lock()
-	b.state, b.backing = gone, nil
-	b.mu.Unlock()
+	if e.tracker != nil {
+		e.tracker.ended(b, false)
+	}
 	return nil
 }
 

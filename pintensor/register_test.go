@@ -64,30 +64,6 @@ func TestRegisterPartOfATensor(t *testing.T) {
 	}
 }
 
-// Small tensors share their pages with others, which are not pinned by it and can't be pinned beside it.
-func TestRegisterWithinAPage(t *testing.T) {
-	e := newRig(t)
-	d := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(8192))
-	a, b := slice(t, d, tensor.S(100, 200)), slice(t, d, tensor.S(200, 300))
-	unregister := must[func() error](t)(e.Register(a))
-	if !e.IsPinned(a) || e.IsPinned(b) || e.IsPinned(d) || e.IsPinned(slice(t, d, tensor.S(50, 150))) {
-		t.Error("other memory than that of the tensor counts as pinned, or that does not")
-	}
-	if _, err := e.Register(b); !errors.Is(err, ErrOverlap) {
-		t.Errorf("memory of the same page: %v, want ErrOverlap", err)
-	}
-	if got := e.Stats().Registered.Current; got != int64(pageSize) {
-		t.Errorf("%d bytes registered, want a page of %d", got, pageSize)
-	}
-	if err := unregister(); err != nil {
-		t.Fatal(err)
-	}
-	unregister = must[func() error](t)(e.Register(b))
-	if err := unregister(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestRegisterKeepsMemoryAlive(t *testing.T) {
 	e := newRig(t)
 	finalized := make(chan bool, 1)

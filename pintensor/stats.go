@@ -23,15 +23,16 @@ type Stats struct {
 	Lent       Usage `json:"lent"`       // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
 	Cached     Usage `json:"cached"`     // bytes of blocks that were released, or made by Reserve, ready to be lent
 	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
-	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and tensors given to Register
+	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and the pages of tensors given to Register
+	InPlace    Usage `json:"in_place"`   // bytes among Registered of tensors given to Register: whole pages, each counted once
 	Pageable   Usage `json:"pageable"`   // bytes of blocks that could not be page-locked and are ordinary memory; see Locked
 
 	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
 	Cold      int64 `json:"cold"`      // blocks made new, each with a call to the driver
 	Warm      int64 `json:"warm"`      // blocks that came from the cache
-	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back
-	Forgotten int64 `json:"forgotten"` // those of them that New, Empty or Pin lent: each one is a missing Release
+	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back, and registrations that it undid
+	Forgotten int64 `json:"forgotten"` // those of them that New, Empty, Pin or Register made: each one is a missing Release, or call of unregister
 	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
 	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
 
@@ -80,7 +81,7 @@ func (g *gauge) usage() Usage {
 // counters is what Stats is made from, beside what the shelves count.
 type counters struct {
 	requested, lent, cached, inFlight, registered gauge
-	pageable                                      gauge
+	pageable, inPlace                             gauge
 	cold, reclaimed, waits, trims, unlocked       atomic.Int64
 	allocated                                     atomic.Int64 // blocks lent by Alloc now
 	forgotten                                     atomic.Int64
@@ -92,7 +93,7 @@ func (e *Engine) Stats() Stats {
 	e.poll(pollAll)
 	s := Stats{
 		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
-		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(), Pageable: e.n.pageable.usage(),
+		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(), InPlace: e.n.inPlace.usage(), Pageable: e.n.pageable.usage(),
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Forgotten: e.n.forgotten.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),

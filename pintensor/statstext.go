@@ -32,7 +32,7 @@ func (s Stats) String() string {
 func (s Stats) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.Any("requested", s.Requested), slog.Any("lent", s.Lent), slog.Any("cached", s.Cached),
-		slog.Any("in_flight", s.InFlight), slog.Any("registered", s.Registered),
+		slog.Any("in_flight", s.InFlight), slog.Any("registered", s.Registered), slog.Any("in_place", s.InPlace),
 		slog.Any("pageable", s.Pageable),
 		slog.Int64("allocated", s.Allocated), slog.Int64("cold", s.Cold), slog.Int64("warm", s.Warm),
 		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten),

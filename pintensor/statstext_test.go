@@ -3,6 +3,7 @@ package pintensor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math"
 	"reflect"
@@ -88,7 +89,9 @@ func TestStatsInLogs(t *testing.T) {
 func TestStatsAsText(t *testing.T) {
 	s := full(t)
 	got := s.String()
-	want := "lent 4 B (peak 5 B), cached 7 B, in flight 10 B, registered 13 B (Locking), 20 cold, 21 warm, 23 forgotten, 24 waits, 25 trims, page-locking took 0s (at most 0s), 16 B not page-locked"
+	want := fmt.Sprintf("lent %d B (peak %d B), cached %d B, in flight %d B, registered %d B (Locking), %d cold, %d warm, %d forgotten, %d waits, %d trims, "+
+		"page-locking took 0s (at most 0s), %d B not page-locked", s.Lent.Current, s.Lent.Peak, s.Cached.Current, s.InFlight.Current, s.Registered.Current,
+		s.Cold, s.Warm, s.Forgotten, s.Waits, s.Trims, s.Pageable.Current)
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -27,9 +27,9 @@ import (
 const grace = 2 * time.Second
 
 // Check makes t fail if, when t and the cleanups that it registers from now on have ended,
-//   - tensors of e are lent, those included that were lent before;
-//   - the garbage collector gave tensors back since now that nobody released: the test dropped them, or
-//     somebody did before it and the collector found them only now;
+//   - tensors of e are lent, or the program's own registered, those included that were so before;
+//   - the garbage collector gave tensors back since now that nobody released or unregistered: the test dropped
+//     them, or somebody did before it and the collector found them only now;
 //   - copies from or to e's memory are still in flight after 2 seconds.
 //
 // If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
@@ -52,13 +52,16 @@ func Check(t testing.TB, e *pintensor.Engine) {
 		}
 		s := settle(e)
 		if s.Lent.Current > 0 {
-			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e))
+			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e, false))
+		}
+		if s.InPlace.Current > 0 {
+			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s", s.InPlace.Current, leaks(e, true))
 		}
 		if s.InFlight.Current > 0 {
 			t.Errorf("pintest: copies of %d bytes are in flight %v after the end of the test", s.InFlight.Current, grace)
 		}
 		if n := s.Forgotten - forgottenBefore.count; n > 0 {
-			t.Errorf("pintest: %d tensors were dropped in the test and not released%s", n, forgottenBefore.since(e))
+			t.Errorf("pintest: %d tensors were dropped in the test and not given back%s", n, forgottenBefore.since(e))
 		}
 	})
 }
@@ -79,14 +82,17 @@ func settle(e *pintensor.Engine) pintensor.Stats {
 // advice is what to do for more in a message.
 const advice = " (an engine made with pintensor.WithLeakTracking knows which lines made them)"
 
-func leaks(e *pintensor.Engine) string {
+// leaks lists what is lent, or what is registered.
+func leaks(e *pintensor.Engine, registered bool) string {
 	all := e.Leaks()
 	if all == nil {
 		return advice
 	}
 	var s strings.Builder
 	for _, l := range all {
-		fmt.Fprintf(&s, "\n%v", l)
+		if l.Registered == registered {
+			fmt.Fprintf(&s, "\n%v", l)
+		}
 	}
 	return s.String()
 }

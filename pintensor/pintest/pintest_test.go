@@ -65,6 +65,18 @@ func release(t testing.TB, e *pintensor.Engine, d *tensor.Dense) {
 	}
 }
 
+// unregister is the function of what registerIt registered.
+var unregister func() error
+
+// registerIt registers a tensor, and drops it.
+func registerIt(t testing.TB, e *pintensor.Engine) {
+	t.Helper()
+	var err error
+	if unregister, err = e.Register(tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(8))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // copying is a copy that is done after a while, or never.
 type copying struct{ until time.Time }
 
@@ -121,7 +133,7 @@ func TestCheck(t *testing.T) {
 		"dropped and collected": {func(t *testing.T, e *pintensor.Engine) {
 			func() { make32(t, e) }()
 			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
-		}, []string{"1 tensors were dropped in the test and not released"}},
+		}, []string{"1 tensors were dropped in the test and not given back"}},
 		"a copy that takes a while": {func(t *testing.T, e *pintensor.Engine) {
 			d := make32(t, e)
 			copyFor(t, d, 20*time.Millisecond)
@@ -132,6 +144,14 @@ func TestCheck(t *testing.T) {
 			copyFor(t, d, 2200*time.Millisecond)
 			release(t, e, d)
 		}, []string{"are in flight 2s after"}},
+		"registered and lent": {func(t *testing.T, e *pintensor.Engine) {
+			kept = make32(t, e)
+			registerIt(t, e)
+		}, []string{"32 bytes of pinned memory are lent", "bytes of pages are registered"}},
+		"registered and dropped": {func(t *testing.T, e *pintensor.Engine) {
+			func() { registerIt(t, e); unregister = nil }()
+			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
+		}, []string{"1 tensors were dropped in the test and not given back"}},
 		"results of arithmetic": {func(t *testing.T, e *pintensor.Engine) {
 			a := tensor.New(tensor.WithEngine(e), tensor.Of(tensor.Float32), tensor.WithShape(3))
 			if _, err := a.Add(a); err != nil {
@@ -170,12 +190,18 @@ func TestCheck(t *testing.T) {
 						t.Errorf("complaint %q, want %q", got[i], c.want[i])
 					}
 					aboutLines := !strings.Contains(got[i], "in flight")
-					if aboutLines && strings.Contains(got[i], "pintest_test.make32") != tracking {
+					if aboutLines && names(got[i]) != tracking {
 						t.Errorf("with tracking %v the complaint is %q", tracking, got[i])
 					}
 					if aboutLines && strings.Contains(got[i], "WithLeakTracking") == tracking {
 						t.Errorf("with tracking %v the complaint is %q", tracking, got[i])
 					}
+				}
+				if unregister != nil {
+					if err := unregister(); err != nil {
+						t.Error(err)
+					}
+					unregister = nil
 				}
 				if kept != nil {
 					release(t, e, kept)
@@ -187,6 +213,11 @@ func TestCheck(t *testing.T) {
 			})
 		}
 	}
+}
+
+// names reports whether a complaint names a line that made something.
+func names(complaint string) bool {
+	return strings.Contains(complaint, "pintest_test.make32") || strings.Contains(complaint, "pintest_test.registerIt")
 }
 
 func TestCheckLeavesFailedTestsAlone(t *testing.T) {
