@@ -157,6 +157,7 @@ func useAll(l *fakeLibrary) (failed []error) {
 	if p, err := d.Alloc(8); note(err) {
 		note(d.Free(p))
 	}
+	useKernels(d, note)
 	note(d.Close())
 	return failed
 }

@@ -68,12 +68,24 @@ var signatures = map[string]signature{
 	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true, handle: true},
 	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true, handle: true},
 	"cuMemsetD8Async":              {args: 4, context: true, handle: true},
+	"cuModuleLoadDataEx":           {args: 5, context: true, makes: "module"},
+	"cuModuleUnload":               {args: 1, context: true, ends: "module"},
+	"cuModuleGetFunction":          {args: 3, context: true},
+	"cuLaunchKernel":               {args: 11, context: true},
+	"cuStreamBeginCapture_v2":      {args: 2, context: true},
+	"cuStreamEndCapture":           {args: 2, context: true},
+	"cuGraphInstantiateWithFlags":  {args: 3, context: true, makes: "exec"},
+	"cuGraphDestroy":               {args: 1, ends: "graph"},
+	"cuGraphLaunch":                {args: 2, context: true},
+	"cuGraphExecDestroy":           {args: 1, ends: "exec"},
+	"cuEventElapsedTime":           {args: 3, context: true},
 }
 
 const (
-	fakeContext = 0xC000 // of device 0; device 1 has the next one
-	fakeHandle  = 0xA000
-	fakeError   = 999
+	fakeContext  = 0xC000 // of device 0; device 1 has the next one
+	fakeHandle   = 0xA000
+	fakeFunction = 0xF000
+	fakeError    = 999
 )
 
 // fakeLibrary is the state of the library in a test.
@@ -90,6 +102,7 @@ type fakeLibrary struct {
 	held    map[uintptr]string  // kinds by handle
 	in      map[uintptr]uintptr // contexts by registration
 	next    uintptr
+	params  []uint64 // the first three of the last launch
 }
 
 var (
@@ -99,10 +112,14 @@ var (
 	fakeSymbols = sync.OnceValue(func() map[string]uintptr {
 		symbols := make(map[string]uintptr)
 		for name := range signatures {
-			symbols[name] = purego.NewCallback(func(a, b, c, d uintptr) uintptr {
-				return uintptr(fakeNow.call(name, [4]uintptr{a, b, c, d}))
+			symbols[name] = purego.NewCallback(func(a, b, c, d, e uintptr) uintptr {
+				return uintptr(fakeNow.call(name, [11]uintptr{a, b, c, d, e}))
 			})
 		}
+		// Only this one has arguments on the stack.
+		symbols["cuLaunchKernel"] = purego.NewCallback(func(a, b, c, d, e, f, g, h, i, j, k uintptr) uintptr {
+			return uintptr(fakeNow.call("cuLaunchKernel", [11]uintptr{a, b, c, d, e, f, g, h, i, j, k}))
+		})
 		return symbols
 	})
 )
@@ -141,7 +158,15 @@ func (l *fakeLibrary) lookup(name string) (uintptr, error) {
 
 func at[T any](addr uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) }
 
-func (l *fakeLibrary) call(name string, a [4]uintptr) (code int) {
+func cString(addr uintptr) string {
+	n := 0
+	for *at[byte](addr + uintptr(n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(at[byte](addr), n))
+}
+
+func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 	if l.before != nil {
 		l.before(name)
 	}
@@ -213,6 +238,32 @@ func (l *fakeLibrary) call(name string, a [4]uintptr) (code int) {
 		l.current[thread] = stack[:len(stack)-1]
 	case "cuCtxGetDevice":
 		*at[int32](a[0]) = 1
+	case "cuModuleLoadDataEx":
+		image := cString(a[1])
+		if strings.HasPrefix(image, "bad") {
+			options, values := unsafe.Slice(at[int32](a[3]), a[2]), unsafe.Slice(at[uintptr](a[4]), a[2])
+			if options[0] == 5 && options[1] == 6 {
+				copy(unsafe.Slice(at[byte](values[0]), values[1]), "line 1: "+image+"\n\x00")
+			}
+			delete(l.held, l.next)
+			return 218
+		}
+	case "cuModuleGetFunction":
+		if cString(a[2]) == "missing" {
+			return 500
+		}
+		*at[uintptr](a[0]) = fakeFunction
+	case "cuLaunchKernel":
+		l.params = l.params[:0]
+		for _, p := range unsafe.Slice(at[uintptr](a[9]), 3) {
+			l.params = append(l.params, *at[uint64](p))
+		}
+	case "cuStreamEndCapture":
+		l.next++
+		l.held[l.next] = "graph"
+		*at[uintptr](a[1]) = l.next
+	case "cuEventElapsedTime":
+		*at[float32](a[0]) = 1.5
 	case "cuMemGetInfo_v2":
 		*at[uintptr](a[0]), *at[uintptr](a[1]) = 1<<40, 1<<41
 	}

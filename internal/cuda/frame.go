@@ -20,8 +20,10 @@ const (
 // library may be given addresses in it: a call with arguments of its own would allocate them each time.
 type frame struct {
 	lib  *library
-	args [5]uintptr
+	args [11]uintptr
 	outs [2]uintptr // results that the library writes through a pointer
+
+	params params // of launches
 
 	pushed bool // a Device's context is current for it
 }

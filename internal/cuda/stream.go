@@ -145,12 +145,14 @@ func (f *frame) query(query *symbol, handle uintptr) (done bool, err error) {
 	}
 }
 
-func (d *Device) NewEvent() (driver.Event, error) {
+func (d *Device) NewEvent() (driver.Event, error) { return d.newEvent(eventFlags) }
+
+func (d *Device) newEvent(flags uintptr) (driver.Event, error) {
 	f, err := d.begin(&d.lib.eventCreate)
 	if err != nil {
 		return 0, err
 	}
-	e, err := d.endWith(f, f.call(&d.lib.eventCreate, f.out(0), eventFlags))
+	e, err := d.endWith(f, f.call(&d.lib.eventCreate, f.out(0), flags))
 	return driver.Event(e), err
 }
 

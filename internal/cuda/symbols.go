@@ -64,6 +64,20 @@ type library struct {
 	memcpyDtoHAsync symbol // (void *dst, CUdeviceptr src, size_t, CUstream)
 	memcpyDtoDAsync symbol // (CUdeviceptr dst, CUdeviceptr src, size_t, CUstream)
 	memsetD8Async   symbol // (CUdeviceptr, unsigned char, size_t, CUstream)
+
+	moduleLoadDataEx  symbol // (CUmodule *, const void *image, unsigned int n, CUjit_option *, void **values)
+	moduleUnload      symbol // (CUmodule)
+	moduleGetFunction symbol // (CUfunction *, CUmodule, const char *name)
+	launchKernel      symbol // (CUfunction, 6 x unsigned int, unsigned int shared, CUstream, void **params, void **extra)
+
+	streamBeginCapture symbol // (CUstream, CUstreamCaptureMode)
+	streamEndCapture   symbol // (CUstream, CUgraph *)
+	graphInstantiate   symbol // (CUgraphExec *, CUgraph, unsigned long long flags)
+	graphDestroy       symbol // (CUgraph)
+	graphLaunch        symbol // (CUgraphExec, CUstream)
+	graphExecDestroy   symbol // (CUgraphExec)
+
+	eventElapsedTime symbol // (float *ms, CUevent from, CUevent to)
 }
 
 // entry says where in a library a symbol goes.
@@ -114,6 +128,17 @@ func (l *library) entries() []entry {
 		{&l.memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", false},
 		{&l.memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", false},
 		{&l.memsetD8Async, "cuMemsetD8Async", false},
+		{&l.moduleLoadDataEx, "cuModuleLoadDataEx", false},
+		{&l.moduleUnload, "cuModuleUnload", false},
+		{&l.moduleGetFunction, "cuModuleGetFunction", false},
+		{&l.launchKernel, "cuLaunchKernel", false},
+		{&l.streamBeginCapture, "cuStreamBeginCapture_v2", false},
+		{&l.streamEndCapture, "cuStreamEndCapture", false},
+		{&l.graphInstantiate, "cuGraphInstantiateWithFlags", true},
+		{&l.graphDestroy, "cuGraphDestroy", false},
+		{&l.graphLaunch, "cuGraphLaunch", false},
+		{&l.graphExecDestroy, "cuGraphExecDestroy", false},
+		{&l.eventElapsedTime, "cuEventElapsedTime", false},
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package driver is the interface that everything above internal/ uses to reach a device: host
-// registration, device memory, streams, events and copies. internal/cuda implements it over the
-// CUDA driver, internal/soft in pure Go, internal/drivertest wraps either to inject faults and
+// registration, device memory, streams, events, copies, kernels and graphs. internal/cuda implements it over
+// the CUDA driver, internal/soft in pure Go, internal/drivertest wraps either to inject faults and
 // holds the conformance suite that both pass.
 //
 // # Shape
@@ -71,6 +71,10 @@ type Driver interface {
 
 // Device is one device, and the context in which its work runs.
 type Device interface {
+	Launcher
+	Grapher
+	Clock
+
 	// Name is the device's name, for people.
 	Name() string
 

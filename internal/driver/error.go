@@ -22,17 +22,22 @@ var (
 // Codes that every implementation uses with CUDA's meaning (CUresult in the CUDA driver API reference,
 // "Data types used by CUDA driver").
 const (
-	CodeInvalidValue    = 1
-	CodeOutOfMemory     = 2
-	CodeInvalidDevice   = 101
-	CodeInvalidContext  = 201
-	CodeInvalidHandle   = 400
-	CodeNotFound        = 500
-	CodeIllegalAddress  = 700
-	CodeAlreadyRegister = 712
-	CodeNotRegistered   = 713
-	CodeLaunchFailure   = 719
-	CodeNotSupported    = 801
+	CodeInvalidValue       = 1
+	CodeOutOfMemory        = 2
+	CodeInvalidDevice      = 101
+	CodeInvalidContext     = 201
+	CodeInvalidPTX         = 218
+	CodeInvalidHandle      = 400
+	CodeNotFound           = 500
+	CodeNotReady           = 600
+	CodeIllegalAddress     = 700
+	CodeAlreadyRegister    = 712
+	CodeNotRegistered      = 713
+	CodeMisalignedAddress  = 716
+	CodeLaunchFailure      = 719
+	CodeNotSupported       = 801
+	CodeCaptureUnsupported = 900
+	CodeCaptureInvalidated = 901
 )
 
 // Error is a driver call that failed.
@@ -70,7 +75,7 @@ func (e *Error) Sticky() bool {
 		710, // device-side assert
 		714, // hardware stack error
 		715, // illegal instruction
-		716, // misaligned address
+		CodeMisalignedAddress,
 		717, // invalid address space
 		718, // invalid program counter
 		721, // tensor memory leak

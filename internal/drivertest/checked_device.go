@@ -27,6 +27,8 @@ type holdings struct {
 	*ledger
 	ordinal int
 
+	functions functions
+
 	mu     sync.Mutex
 	users  int
 	memory map[driver.DevicePtr]int64
@@ -209,7 +211,7 @@ func (d *checkedDevice) Close() error {
 	d.mu.Unlock()
 	if last {
 		if left := d.left(); left > 0 {
-			d.complain("Close: device %d still has %d streams, events and allocations", d.ordinal, left)
+			d.complain("Close: device %d still has %d streams, events, allocations, modules and graphs", d.ordinal, left)
 		}
 	}
 	return d.inner.Close()
@@ -286,6 +288,14 @@ func (h *holdings) left() int {
 				n++
 			}
 		case memoryKey:
+			if key.of == h {
+				n++
+			}
+		case moduleKey:
+			if key.of == h {
+				n++
+			}
+		case graphKey:
 			if key.of == h {
 				n++
 			}

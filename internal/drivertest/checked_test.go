@@ -126,6 +126,51 @@ func TestCheckedFindsMisuse(t *testing.T) {
 			_ = d.DestroyEvent(e)
 			_ = d.DestroyStream(s)
 		}), []string{"Query: no event", "SyncEvent: no event", "CopyHtoD: no event", "DestroyEvent: no event"}},
+		"kernels and graphs": {misuse: device(func(d driver.Device) {
+			s, _ := d.NewStream(0)
+			e, _ := d.NewTimingEvent()
+			m, _ := d.LoadModule(Image)
+			f, _ := d.Function(m, "spin")
+			_ = d.BeginCapture(s)
+			_ = d.Launch(f, driver.Dim3{X: 1}, driver.Dim3{X: 1}, 0, s, []uint64{0})
+			g, _ := d.EndCapture(s)
+			_ = d.LaunchGraph(g, s)
+			_ = d.Record(e, s)
+			_ = d.SyncStream(s)
+			_, _ = d.Elapsed(e, e)
+			_ = d.DestroyGraph(g)
+			_ = d.UnloadModule(m)
+			_ = d.DestroyEvent(e)
+			_ = d.DestroyStream(s)
+		})},
+		"module left":       {device(func(d driver.Device) { _, _ = d.LoadModule(Image) }), []string{"still has 1 ", "module "}},
+		"timing event left": {device(func(d driver.Device) { _, _ = d.NewTimingEvent() }), []string{"still has 1 ", "timing event "}},
+		"graph left": {device(func(d driver.Device) {
+			s, _ := d.NewStream(0)
+			_ = d.BeginCapture(s)
+			_, _ = d.EndCapture(s)
+			_ = d.DestroyStream(s)
+		}), []string{"still has 1 ", "graph "}},
+		"unloaded module": {device(func(d driver.Device) {
+			s, _ := d.NewStream(0)
+			m, _ := d.LoadModule(Image)
+			f, _ := d.Function(m, "spin")
+			_ = d.UnloadModule(m)
+			_ = d.Launch(f, driver.Dim3{X: 1}, driver.Dim3{X: 1}, 0, s, []uint64{0})
+			_, _ = d.Function(m, "spin")
+			_ = d.UnloadModule(m)
+			_ = d.DestroyStream(s)
+		}), []string{"Launch: no function", "Function: no module", "UnloadModule: no module"}},
+		"destroyed graph": {device(func(d driver.Device) {
+			s, _ := d.NewStream(0)
+			_ = d.BeginCapture(s)
+			g, _ := d.EndCapture(s)
+			_ = d.DestroyGraph(g)
+			_ = d.LaunchGraph(g, s)
+			_ = d.DestroyGraph(g)
+			_ = d.DestroyStream(s)
+			_ = d.BeginCapture(s)
+		}), []string{"LaunchGraph: no graph", "DestroyGraph: no graph", "BeginCapture: no stream"}},
 		"registration left": {func(drv driver.Driver) {
 			_ = drv.Host().Register(at(0), 100)
 		}, []string{"registration of 100 bytes"}},

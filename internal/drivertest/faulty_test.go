@@ -46,7 +46,7 @@ func TestEveryCallCanFail(t *testing.T) {
 			}
 		}
 	}
-	if want := f.Calls("") - 1; tried != want || tried < 24 {
+	if want := f.Calls("") - 1; tried != want || tried < 34 {
 		t.Errorf("tried %d calls, counted %d", tried, want)
 	}
 	f.Heal()

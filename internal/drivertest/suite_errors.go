@@ -4,6 +4,7 @@ package drivertest
 
 import (
 	"errors"
+	"reflect"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -179,25 +180,38 @@ func testAfterClose(r *rig) {
 	r.ok(d.Close())
 	r.ok(d.Close())
 	calls := map[string]func() error{
-		"MemInfo":       func() error { _, _, err := d.MemInfo(); return err },
-		"Alloc":         func() error { _, err := d.Alloc(1); return err },
-		"Free":          func() error { return d.Free(p) },
-		"AllocAsync":    func() error { _, err := d.AllocAsync(1, s); return err },
-		"FreeAsync":     func() error { return d.FreeAsync(p, s) },
-		"TrimPool":      func() error { return d.TrimPool(0) },
-		"NewStream":     func() error { _, err := d.NewStream(0); return err },
-		"DestroyStream": func() error { return d.DestroyStream(s) },
-		"SyncStream":    func() error { return d.SyncStream(s) },
-		"NewEvent":      func() error { _, err := d.NewEvent(); return err },
-		"DestroyEvent":  func() error { return d.DestroyEvent(e) },
-		"Record":        func() error { return d.Record(e, s) },
-		"Query":         func() error { _, err := d.Query(e); return err },
-		"SyncEvent":     func() error { return d.SyncEvent(e) },
-		"WaitEvent":     func() error { return d.WaitEvent(s, e) },
-		"CopyHtoD":      func() error { return d.CopyHtoD(p, address(b), 64, s, e) },
-		"CopyDtoH":      func() error { return d.CopyDtoH(address(b), p, 64, s, e) },
-		"CopyDtoD":      func() error { return d.CopyDtoD(p, p+32, 32, s, e) },
-		"Memset":        func() error { return d.Memset(p, 0, 64, s, e) },
+		"MemInfo":        func() error { _, _, err := d.MemInfo(); return err },
+		"Alloc":          func() error { _, err := d.Alloc(1); return err },
+		"Free":           func() error { return d.Free(p) },
+		"AllocAsync":     func() error { _, err := d.AllocAsync(1, s); return err },
+		"FreeAsync":      func() error { return d.FreeAsync(p, s) },
+		"TrimPool":       func() error { return d.TrimPool(0) },
+		"NewStream":      func() error { _, err := d.NewStream(0); return err },
+		"DestroyStream":  func() error { return d.DestroyStream(s) },
+		"SyncStream":     func() error { return d.SyncStream(s) },
+		"NewEvent":       func() error { _, err := d.NewEvent(); return err },
+		"DestroyEvent":   func() error { return d.DestroyEvent(e) },
+		"Record":         func() error { return d.Record(e, s) },
+		"Query":          func() error { _, err := d.Query(e); return err },
+		"SyncEvent":      func() error { return d.SyncEvent(e) },
+		"WaitEvent":      func() error { return d.WaitEvent(s, e) },
+		"CopyHtoD":       func() error { return d.CopyHtoD(p, address(b), 64, s, e) },
+		"CopyDtoH":       func() error { return d.CopyDtoH(address(b), p, 64, s, e) },
+		"CopyDtoD":       func() error { return d.CopyDtoD(p, p+32, 32, s, e) },
+		"Memset":         func() error { return d.Memset(p, 0, 64, s, e) },
+		"LoadModule":     func() error { _, err := d.LoadModule(Image); return err },
+		"UnloadModule":   func() error { return d.UnloadModule(1) },
+		"Function":       func() error { _, err := d.Function(1, "axpy"); return err },
+		"Launch":         func() error { return d.Launch(1, ones(1), ones(1), 0, s, nil) },
+		"BeginCapture":   func() error { return d.BeginCapture(s) },
+		"EndCapture":     func() error { _, err := d.EndCapture(s); return err },
+		"LaunchGraph":    func() error { return d.LaunchGraph(1, s) },
+		"DestroyGraph":   func() error { return d.DestroyGraph(1) },
+		"NewTimingEvent": func() error { _, err := d.NewTimingEvent(); return err },
+		"Elapsed":        func() error { _, err := d.Elapsed(e, e); return err },
+	}
+	if all := reflect.TypeFor[driver.Device]().NumMethod(); len(calls) != all-2 { // Name can't fail, Close doesn't
+		r.Errorf("%d calls are tried after Close, a Device has %d", len(calls), all)
 	}
 	for name, call := range calls {
 		if err := call(); !errors.Is(err, driver.ErrClosed) {

@@ -41,6 +41,11 @@ func (d *device) issueMove(op operation, s driver.Stream, done driver.Event) err
 	if done != 0 && ev == nil {
 		return badHandle(method, "event", uintptr(done))
 	}
+	if ev != nil {
+		if err := st.refuse(method); err != nil {
+			return err
+		}
+	}
 	if op.n > 0 {
 		if err := d.check(method, &op); err != nil {
 			return err

@@ -16,25 +16,31 @@ type core struct {
 	users   int // Devices open on it; guarded by Driver.mu
 
 	// mu guards all that follows, the streams' queues included. No operation runs under it.
-	mu      sync.Mutex
-	memory  memory
-	streams map[driver.Stream]*stream
-	orphans map[*stream]struct{} // destroyed, with work left to run
-	events  map[driver.Event]*event
-	lastID  uintptr // of streams and events: one is never taken for the other
-	issued  int64   // operations
-	failed  *driver.Error
+	mu        sync.Mutex
+	memory    memory
+	streams   map[driver.Stream]*stream
+	orphans   map[*stream]struct{} // destroyed, with work left to run
+	events    map[driver.Event]*event
+	modules   map[driver.Module]*module
+	functions map[driver.Function]*function
+	graphs    map[driver.Graph]*graph
+	lastID    uintptr // of all handles: one is never taken for one of another kind
+	issued    int64   // operations
+	failed    *driver.Error
 }
 
 func newCore(config *Config, ordinal int) *core {
 	return &core{
-		config:  config,
-		ordinal: ordinal,
-		memory:  memory{total: config.Memory, next: firstAddress},
-		streams: make(map[driver.Stream]*stream),
-		orphans: make(map[*stream]struct{}),
-		events:  make(map[driver.Event]*event),
-		lastID:  uintptr(ordinal) << 20,
+		config:    config,
+		ordinal:   ordinal,
+		memory:    memory{total: config.Memory, next: firstAddress},
+		streams:   make(map[driver.Stream]*stream),
+		orphans:   make(map[*stream]struct{}),
+		events:    make(map[driver.Event]*event),
+		modules:   make(map[driver.Module]*module),
+		functions: make(map[driver.Function]*function),
+		graphs:    make(map[driver.Graph]*graph),
+		lastID:    uintptr(ordinal) << 20,
 	}
 }
 
@@ -115,8 +121,14 @@ func (d *device) alloc(method string, n int64, s driver.Stream) (driver.DevicePt
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	if s != 0 && d.streams[s] == nil {
-		return 0, badHandle(method, "stream", uintptr(s))
+	if s != 0 {
+		st := d.streams[s]
+		if st == nil {
+			return 0, badHandle(method, "stream", uintptr(s))
+		}
+		if err := st.refuse(method); err != nil {
+			return 0, err
+		}
 	}
 	b, ok := d.memory.reserve(n, s != 0)
 	if !ok {
@@ -158,6 +170,9 @@ func (d *device) FreeAsync(p driver.DevicePtr, s driver.Stream) error {
 	}
 	if b == nil || !b.async || b.leaving {
 		return d.endRelease(failure("FreeAsync", driver.CodeInvalidValue, "no memory of AllocAsync at %#x", p))
+	}
+	if st.capture != nil {
+		return d.endRelease(st.refuse("FreeAsync"))
 	}
 	b.leaving = true
 	d.issue(st, operation{kind: opFree, block: b, n: int64(len(b.bytes))})
@@ -236,5 +251,6 @@ func (d *device) Close() error {
 	}
 	// What the caller did not release goes with the device, as with a CUDA context.
 	d.memory.blocks, d.streams, d.events = nil, nil, nil
+	d.modules, d.functions, d.graphs = nil, nil, nil
 	return asError(d.failed)
 }

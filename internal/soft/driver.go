@@ -45,7 +45,8 @@ type Op struct {
 	Call   string        // the method that issued it, such as "CopyHtoD"
 	Device int           // ordinal
 	Stream driver.Stream // where it was issued
-	Bytes  int64         // how much it copies, fills or frees; 0 for WaitEvent
+	Kernel string        // the name of what Launch runs
+	Bytes  int64         // how much it copies, fills or frees; 0 for WaitEvent and Launch
 	N      int64         // its number among the operations issued to the device, from 1
 }
 

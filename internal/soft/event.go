@@ -11,21 +11,29 @@ const patience = 3
 type event struct {
 	mark  mark
 	polls int // since Record
+	timed bool
+	stamp *stamp // of the latest Record, of a timing event
 }
 
 func (e *event) record(s *stream) {
+	if e.timed {
+		e.stamp = new(stamp)
+		s.core.issue(s, operation{kind: opStamp, stamp: e.stamp})
+	}
 	e.mark = mark{s, s.issued}
 	e.polls = 0
 }
 
-func (d *device) NewEvent() (driver.Event, error) {
-	if err := d.begin("NewEvent"); err != nil {
+func (d *device) NewEvent() (driver.Event, error) { return d.newEvent("NewEvent", false) }
+
+func (d *device) newEvent(method string, timed bool) (driver.Event, error) {
+	if err := d.begin(method); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
 	d.lastID++
 	id := driver.Event(d.lastID)
-	d.events[id] = new(event)
+	d.events[id] = &event{timed: timed}
 	return id, nil
 }
 
@@ -47,6 +55,9 @@ func (d *device) Record(e driver.Event, s driver.Stream) error {
 	defer d.mu.Unlock()
 	st, ev, err := d.streamAndEvent("Record", s, e)
 	if err != nil {
+		return err
+	}
+	if err := st.refuse("Record"); err != nil {
 		return err
 	}
 	ev.record(st)
@@ -101,6 +112,9 @@ func (d *device) SyncStream(s driver.Stream) error {
 	if st == nil {
 		return badHandle("SyncStream", "stream", uintptr(s))
 	}
+	if err := st.refuse("SyncStream"); err != nil {
+		return err
+	}
 	st.reach(st.issued)
 	return asError(d.failed)
 }
@@ -112,6 +126,9 @@ func (d *device) WaitEvent(s driver.Stream, e driver.Event) error {
 	defer d.mu.Unlock()
 	st, ev, err := d.streamAndEvent("WaitEvent", s, e)
 	if err != nil {
+		return err
+	}
+	if err := st.refuse("WaitEvent"); err != nil {
 		return err
 	}
 	if ev.mark.completed() || ev.mark.stream == st {

@@ -201,7 +201,7 @@ func TestFailuresAreSticky(t *testing.T) {
 			if err := x.d.Close(); err != nil {
 				t.Errorf("second Close: %v", err)
 			}
-			want := []Op{{"Memset", 0, x.a, 16, 1}, {"CopyDtoH", 0, x.a, 16, 2}}
+			want := []Op{{Call: "Memset", Stream: x.a, Bytes: 16, N: 1}, {Call: "CopyDtoH", Stream: x.a, Bytes: 16, N: 2}}
 			if len(seen) != 2 || seen[0] != want[0] || seen[1] != want[1] {
 				t.Errorf("operations seen: %+v, want %+v", seen, want)
 			}

@@ -24,11 +24,14 @@ const (
 	opMemset
 	opFree
 	opWait
+	opLaunch
+	opStamp
 )
 
 var opNames = [...]string{
 	opCopyHtoD: "CopyHtoD", opCopyDtoH: "CopyDtoH", opCopyDtoD: "CopyDtoD",
 	opMemset: "Memset", opFree: "FreeAsync", opWait: "WaitEvent",
+	opLaunch: "Launch", opStamp: "Record",
 }
 
 func (k opKind) String() string { return opNames[k] }
@@ -43,6 +46,8 @@ type operation struct {
 	number   int64  // among the device's operations
 	block    *block // FreeAsync
 	on       mark   // WaitEvent
+	launch   *launch
+	stamp    *stamp // Record of a timing event
 }
 
 // mark is the work issued to a stream up to the number upTo. Its zero value is no work.
@@ -63,6 +68,7 @@ type stream struct {
 	head      int  // the first of queue that was not taken
 	running   bool // a goroutine runs this stream's operations
 	orphan    bool // destroyed, and listed in core.orphans
+	capture   *capture
 	progress  sync.Cond
 }
 
@@ -73,8 +79,12 @@ func newStream(c *core) *stream {
 	return s
 }
 
-// issue appends op to s.
+// issue appends op to s, or to its capture.
 func (c *core) issue(s *stream, op operation) {
+	if s.capture != nil {
+		s.capture.operations = append(s.capture.operations, op)
+		return
+	}
 	c.issued++
 	op.number = c.issued
 	s.issued++
@@ -125,8 +135,11 @@ func (s *stream) runNext() {
 			s.core.failed = err
 		}
 	}
-	if op.kind == opFree { // on a failed device too: nothing else would free it
+	switch op.kind {
+	case opFree: // on a failed device too: nothing else would free it
 		s.core.memory.remove(op.block, true)
+	case opStamp:
+		op.stamp.at = time.Now()
 	}
 	s.completed++
 	if s.orphan && s.completed == s.issued {
@@ -151,8 +164,11 @@ func (s *stream) take() operation {
 
 // run carries op out, without any lock held.
 func (c *core) run(id driver.Stream, op *operation) *driver.Error {
-	if c.config.Delay != nil || c.config.Fail != nil {
+	if op.kind != opStamp && (c.config.Delay != nil || c.config.Fail != nil) {
 		seen := Op{Call: op.kind.String(), Device: c.ordinal, Stream: id, Bytes: op.n, N: op.number}
+		if op.launch != nil {
+			seen.Kernel = op.launch.function.name
+		}
 		if c.config.Delay != nil {
 			time.Sleep(c.config.Delay(seen))
 		}
@@ -165,6 +181,8 @@ func (c *core) run(id driver.Stream, op *operation) *driver.Error {
 	switch op.kind {
 	case opCopyHtoD, opCopyDtoH, opCopyDtoD, opMemset:
 		return c.move(op)
+	case opLaunch:
+		return c.compute(op.launch)
 	}
 	return nil
 }
