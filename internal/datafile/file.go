@@ -1,0 +1,156 @@
+package datafile
+
+// The file: opening it, reading it, and its end.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"sync"
+)
+
+// MapLimit is the size in bytes of the largest file that is mapped.
+const MapLimit = 512 << 20
+
+// ErrTruncated says that a file has become shorter since it was opened.
+var ErrTruncated = errors.New("the file was truncated since it was opened")
+
+// File is an open data file.
+type File struct {
+	name string
+	size int64
+	at   io.ReaderAt
+	own  io.Closer // nil: the reader is the caller's
+
+	mu     sync.RWMutex // held for reading while the mapping is read
+	mem    []byte       // the mapping; nil without one
+	closed bool
+}
+
+// Open opens the regular file at path. Its error names the path.
+func Open(path string) (*File, error) { return open(path, MapLimit) }
+
+func open(path string, mapLimit int64) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("is %v, want a regular file", info.Mode().Type())}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	file := &File{name: path, size: info.Size(), at: f, own: f}
+	if file.size > 0 && file.size <= mapLimit {
+		file.mem, _ = mapFile(f, int(file.size)) // a file system that can't map can still be read
+	}
+	return file, nil
+}
+
+// New returns a File of the size bytes that r has, called name in errors.
+func New(r io.ReaderAt, size int64, name string) *File {
+	return &File{name: name, size: size, at: r}
+}
+
+// Name is the path that was opened, or the name given to New.
+func (f *File) Name() string { return f.name }
+
+// Size is the length in bytes when the file was opened.
+func (f *File) Size() int64 { return f.size }
+
+// ReadAt fills p with the bytes from off on, as [io.ReaderAt] says.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off > f.size {
+		return 0, fmt.Errorf("offset %d: want 0 to %d, the size of the file", off, f.size)
+	}
+	if left := f.size - off; int64(len(p)) > left {
+		n, err := f.ReadRows(p[:left], off, int(left), first)
+		if err == nil {
+			err = io.EOF
+		}
+		return n, err
+	}
+	return f.ReadRows(p, off, len(p), first)
+}
+
+var first = []int{0} // the row that ReadAt reads
+
+// ReadRows fills dst with rows of size bytes, one after another: those numbered rows, where row 0 begins at
+// off and the others follow without gaps. It returns how many bytes it read, fewer only with an error:
+// [ErrTruncated] if the file is shorter than when it was opened, [fs.ErrClosed] if it is closed.
+func (f *File) ReadRows(dst []byte, off int64, size int, rows []int) (int, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closed {
+		return 0, fs.ErrClosed
+	}
+	if f.mem != nil {
+		return f.copyRows(dst, off, size, rows)
+	}
+	done := 0
+	for _, i := range rows {
+		n, err := f.at.ReadAt(dst[done:done+size], off+int64(i)*int64(size))
+		done += n
+		if n == size {
+			continue // a reader may say EOF together with the last bytes
+		}
+		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = ErrTruncated
+		}
+		return done, err
+	}
+	return done, nil
+}
+
+// copyRows copies rows out of the mapping. Pages behind the end of a file that was truncated fault
+// (SIGBUS), and so do those that a disk fails to read: that must not end the program.
+func (f *File) copyRows(dst []byte, off int64, size int, rows []int) (done int, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if _, fault := p.(interface{ Addr() uintptr }); fault {
+			err = f.fault()
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	for _, i := range rows {
+		from := off + int64(i)*int64(size)
+		done += copy(dst[done:done+size], f.mem[from:from+int64(size)])
+	}
+	return done, nil
+}
+
+// fault says why a read of the mapping faulted.
+func (f *File) fault() error {
+	if file, ok := f.at.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Size() >= f.size {
+			return errors.New("reading its mapping faulted: the disk failed, or the file was short for a moment")
+		}
+	}
+	return ErrTruncated
+}
+
+// Close ends reading, after the reads that are in progress. Further calls return nil.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	var errs []error
+	if f.mem != nil {
+		errs = append(errs, unmap(f.mem))
+		f.mem = nil
+	}
+	if f.own != nil {
+		errs = append(errs, f.own.Close())
+	}
+	return errors.Join(errs...)
+}

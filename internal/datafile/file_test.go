@@ -1,0 +1,211 @@
+package datafile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pintensor/pin/internal/leak"
+)
+
+var limits = map[string]int64{"mapped": MapLimit, "calls": 0}
+
+func write(t testing.TB, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func pattern(n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(i * 7 >> 3)
+	}
+	return data
+}
+
+func TestRead(t *testing.T) {
+	leak.Check(t)
+	data := pattern(10_000)
+	path := write(t, data)
+	for name, limit := range limits {
+		t.Run(name, func(t *testing.T) {
+			f, err := open(path, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if mapped := f.mem != nil; mapped != (name == "mapped") && runtime.GOOS != "windows" {
+				t.Errorf("mapped: %v", mapped)
+			}
+			if f.Size() != 10_000 || f.Name() != path {
+				t.Errorf("size %d, name %q", f.Size(), f.Name())
+			}
+			got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()+5))
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("ReadAt: %v, equal: %v", err, bytes.Equal(got, data))
+			}
+			rows := make([]byte, 300)
+			n, err := f.ReadRows(rows, 50, 100, []int{7, 0, 98})
+			want := append(append(bytes.Clone(data[750:850]), data[50:150]...), data[9850:9950]...)
+			if n != 300 || err != nil || !bytes.Equal(rows, want) {
+				t.Errorf("ReadRows = %d, %v, equal: %v", n, err, bytes.Equal(rows, want))
+			}
+			if n, err := f.ReadAt(make([]byte, 8), 9996); n != 4 || err != io.EOF {
+				t.Errorf("ReadAt over the end = %d, %v, want 4, EOF", n, err)
+			}
+			for _, off := range []int64{-1, 10_001} {
+				if n, err := f.ReadAt(make([]byte, 8), off); n != 0 || err == nil {
+					t.Errorf("ReadAt(%d) = %d, %v, want an error", off, n, err)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	leak.Check(t)
+	dir := t.TempDir()
+	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none") {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("folder: %v", err)
+	}
+	f, err := Open(write(t, nil))
+	if err != nil || f.Size() != 0 {
+		t.Fatalf("empty file: %v", err)
+	}
+	if n, err := f.ReadAt(make([]byte, 1), 0); n != 0 || err != io.EOF {
+		t.Errorf("read of an empty file: %d, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A mapping of a file that gets shorter faults when it is read. That must be an error, not the end.
+func TestTruncatedWhileOpen(t *testing.T) {
+	leak.Check(t)
+	for name, limit := range limits {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, pattern(1<<20))
+			f, err := open(path, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := os.Truncate(path, 1<<16); err != nil {
+				t.Skip("this system keeps files that are open:", err)
+			}
+			if n, err := f.ReadAt(make([]byte, 100), 1<<19); n == 100 || !errors.Is(err, ErrTruncated) {
+				t.Errorf("read of what is gone: %d, %v, want ErrTruncated", n, err)
+			}
+			if n, err := f.ReadAt(make([]byte, 100), 1000); n != 100 || err != nil {
+				t.Errorf("read of what is left: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// Close must wait for readers: the mapping must not go while they copy.
+func TestCloseWhileRead(t *testing.T) {
+	leak.Check(t)
+	path := write(t, pattern(1<<20))
+	for name, limit := range limits {
+		for range 20 {
+			f, err := open(path, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			started := make(chan bool, 4)
+			for range 4 {
+				wg.Go(func() {
+					buf := make([]byte, 1<<14)
+					for i := 0; ; i++ {
+						_, err := f.ReadAt(buf, int64(i%32)<<14)
+						if i == 0 {
+							started <- true
+						}
+						if err != nil {
+							if !errors.Is(err, fs.ErrClosed) {
+								t.Errorf("%s: %v", name, err)
+							}
+							return
+						}
+					}
+				})
+			}
+			<-started
+			if err := errors.Join(f.Close(), f.Close()); err != nil {
+				t.Error(err)
+			}
+			wg.Wait()
+		}
+	}
+}
+
+func TestNewBorrows(t *testing.T) {
+	leak.Check(t)
+	r := strings.NewReader("0123456789")
+	f := New(r, 12, "lies")
+	if n, err := f.ReadAt(make([]byte, 12), 0); n != 10 || !errors.Is(err, ErrTruncated) {
+		t.Errorf("shorter than said: %d, %v", n, err)
+	}
+	broken := errors.New("broken")
+	f = New(readerAt(func([]byte, int64) (int, error) { return 3, broken }), 12, "broken")
+	if n, err := f.ReadAt(make([]byte, 12), 0); n != 3 || !errors.Is(err, broken) {
+		t.Errorf("error of the reader: %d, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+type readerAt func([]byte, int64) (int, error)
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
+
+func BenchmarkReadRows(b *testing.B) {
+	path := write(b, pattern(128<<20))
+	for _, size := range []int{2 << 10, 64 << 10, 1 << 20} {
+		for _, batch := range []int{1, 64} {
+			for name, limit := range limits {
+				b.Run(fmt.Sprintf("row=%dKiB/rows=%d/by=%s", size>>10, batch, name), func(b *testing.B) {
+					f, err := open(path, limit)
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer f.Close()
+					b.ReportAllocs()
+					b.SetBytes(int64(size * batch))
+					dst, rows := make([]byte, size*batch), make([]int, batch)
+					for b.Loop() {
+						for k := range rows {
+							rows[k] = rand.IntN(128 << 20 / size)
+						}
+						if _, err := f.ReadRows(dst, 0, size, rows); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
