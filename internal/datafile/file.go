@@ -18,6 +18,9 @@ const MapLimit = 512 << 20
 // ErrTruncated says that a file has become shorter since it was opened.
 var ErrTruncated = errors.New("the file was truncated since it was opened")
 
+// ErrOffset says that a read was to begin outside of the file.
+var ErrOffset = errors.New("offset outside of the file")
+
 // File is an open data file.
 type File struct {
 	name string
@@ -66,7 +69,7 @@ func (f *File) Size() int64 { return f.size }
 // ReadAt fills p with the bytes from off on, as [io.ReaderAt] says.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > f.size {
-		return 0, fmt.Errorf("offset %d: want 0 to %d, the size of the file", off, f.size)
+		return 0, fmt.Errorf("%w: %d, want 0 to %d", ErrOffset, off, f.size)
 	}
 	if left := f.size - off; int64(len(p)) > left {
 		n, err := f.ReadRows(p[:left], off, int(left), first)

@@ -2,6 +2,7 @@ package datafile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/pintensor/pin/internal/leak"
 )
@@ -67,8 +69,8 @@ func TestRead(t *testing.T) {
 				t.Errorf("ReadAt over the end = %d, %v, want 4, EOF", n, err)
 			}
 			for _, off := range []int64{-1, 10_001} {
-				if n, err := f.ReadAt(make([]byte, 8), off); n != 0 || err == nil {
-					t.Errorf("ReadAt(%d) = %d, %v, want an error", off, n, err)
+				if n, err := f.ReadAt(make([]byte, 8), off); n != 0 || !errors.Is(err, ErrOffset) {
+					t.Errorf("ReadAt(%d) = %d, %v, want ErrOffset", off, n, err)
 				}
 			}
 		})
@@ -207,5 +209,40 @@ func BenchmarkReadRows(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+func TestReadGrowing(t *testing.T) {
+	leak.Check(t)
+	data := pattern(5 << 20)
+	for _, n := range []int64{0, 1, 1 << 20, 1<<20 + 1, 5 << 20} {
+		got, err := ReadGrowing(bytes.NewReader(data), n)
+		if err != nil || !bytes.Equal(got, data[:n]) {
+			t.Errorf("%d bytes: got %d, %v", n, len(got), err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got, err := ReadGrowing(bytes.NewReader(data[:100]), 1<<40); len(got) != 100 || err != io.ErrUnexpectedEOF {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 2<<20 {
+		t.Errorf("allocated %d bytes", got)
+	}
+}
+
+func TestSwap(t *testing.T) {
+	leak.Check(t)
+	words := []uint64{0x0102030405060708}
+	p := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8)
+	for size, want := range map[int]uint64{1: 0x0102030405060708, 2: 0x0201040306050807, 4: 0x0403020108070605, 8: 0x0807060504030201} {
+		words[0] = 0x0102030405060708
+		if Swap(p, size); words[0] != want {
+			t.Errorf("size %d: %#x, want %#x", size, words[0], want)
+		}
+	}
+	if BigEndian == (binary.NativeEndian.Uint16([]byte{1, 0}) == 1) {
+		t.Error("BigEndian:", BigEndian)
 	}
 }
