@@ -101,7 +101,7 @@ func (b *Batch) Release() error {
 	}
 	b.Indices = nil // they become another batch's
 	if b.kept {
-		s.count(1)
+		s.l.own(s)
 		return s.l.put(s)
 	}
 	return b.run.recycle(s)

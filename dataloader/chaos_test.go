@@ -44,19 +44,21 @@ func TestChaos(t *testing.T) {
 			does[i] = rapid.SampledFrom(kinds).Draw(rt, fmt.Sprintf("sample %d", i))
 		}
 		cfg := Config{
-			BatchSize: rapid.IntRange(1, 6).Draw(rt, "batch"),
-			Workers:   rapid.IntRange(1, 4).Draw(rt, "workers"),
-			Prefetch:  rapid.IntRange(0, 3).Draw(rt, "prefetch"),
-			LastBatch: LastBatch(rapid.IntRange(0, 2).Draw(rt, "last")),
-			OnError:   ErrorPolicy(rapid.IntRange(0, 1).Draw(rt, "on error")),
-			Unordered: rapid.Bool().Draw(rt, "unordered"),
-			Shuffle:   rapid.Bool().Draw(rt, "shuffle"),
-			Timeout:   time.Duration(rapid.IntRange(0, 1).Draw(rt, "timeout")) * 10 * time.Second,
+			BatchSize:   rapid.IntRange(1, 6).Draw(rt, "batch"),
+			Workers:     rapid.IntRange(1, 4).Draw(rt, "workers"),
+			Prefetch:    rapid.IntRange(0, 3).Draw(rt, "prefetch"),
+			LastBatch:   LastBatch(rapid.IntRange(0, 2).Draw(rt, "last")),
+			OnError:     ErrorPolicy(rapid.IntRange(0, 1).Draw(rt, "on error")),
+			Unordered:   rapid.Bool().Draw(rt, "unordered"),
+			Shuffle:     rapid.Bool().Draw(rt, "shuffle"),
+			SingleEpoch: rapid.IntRange(0, 3).Draw(rt, "single epoch") == 0,
+			Timeout:     time.Duration(rapid.IntRange(0, 1).Draw(rt, "timeout")) * 10 * time.Second,
 		}
 		s := scenario{
 			does: does, cfg: cfg, batched: rapid.Bool().Draw(rt, "ReadBatch"), device: rapid.Bool().Draw(rt, "device"),
 			end: rapid.SampledFrom([]string{"", "break", "cancel", "close", "panic"}).Draw(rt, "end"), at: rapid.IntRange(0, 6).Draw(rt, "end at turn"),
-			keep: rapid.Bool().Draw(rt, "keep"),
+			keep:    rapid.Bool().Draw(rt, "keep"),
+			between: rapid.SampledFrom([]string{"", "", "SetEpoch", "Restore", "wait"}).Draw(rt, "between loops"),
 		}
 		if err := s.run(t); err != nil {
 			rt.Fatal(err)
@@ -71,6 +73,7 @@ type scenario struct {
 	end             string
 	at              int
 	keep            bool
+	between         string
 }
 
 var errBad = errors.New("bad sample")
@@ -131,10 +134,27 @@ func (s *scenario) inBubble(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	for epoch := range 3 {
-		if err := s.epoch(l, epoch); err != nil {
+	began, start := time.Now(), l.State()
+	for range 3 {
+		at := l.State()
+		if at.Batch > 0 || len(at.Ahead) > 0 { // the last loop was left
+			at.Epoch++
+		}
+		if err := s.epoch(l, at.Epoch); err != nil {
 			return err
+		}
+		switch s.between {
+		case "SetEpoch":
+			l.SetEpoch(at.Epoch + s.at)
+		case "Restore":
+			if err := l.Restore(start); err != nil && !errors.Is(err, ErrClosed) {
+				return err
+			}
+		case "wait":
+			time.Sleep(time.Second)
+		}
+		if st := l.Stats(); st.PinnedBytes > st.PinnedLimit && st.Stuck == 0 {
+			return fmt.Errorf("more memory than promised: %+v", st)
 		}
 	}
 	closeErr := l.Close()
@@ -197,6 +217,9 @@ func (s *scenario) epoch(l *Loader, number int) (err error) {
 			over, err = s.checkError(batchErr, ctx)
 		} else {
 			err = s.checkBatch(b, seen)
+			if b.Epoch != number {
+				err = fmt.Errorf("batch %d of epoch %d, want epoch %d", b.Index, b.Epoch, number)
+			}
 		}
 		if err != nil {
 			return err

@@ -87,6 +87,12 @@ type Config struct {
 	// two for each worker, but not more than 256 MiB of them and at least two.
 	Prefetch int
 
+	// SingleEpoch reads nothing of an epoch before its loop has begun. Otherwise, when all batches of
+	// an epoch are being read, workers go on with the next one's, at most Prefetch of them, so that no loop but
+	// the first begins with a wait. Set it where that is wasted, as in a Loader that is looped over once, and where
+	// Read or what it reads depends on what happens between two loops.
+	SingleEpoch bool
+
 	// Unordered delivers batches as they get ready, so that a slow one does not hold up the rest. Which
 	// samples make up a batch does not change.
 	Unordered bool

@@ -34,7 +34,7 @@
 //	pin_memory, .to(non_blocking=True)   always; Config.Stream
 //	in_order                             Config.Unordered
 //	collate_fn                           none: a Read writes into the batch itself
-//	persistent_workers                   none: starting a goroutine is cheap
+//	persistent_workers                   always, and they read the next epoch ahead; Config.SingleEpoch
 //	StatefulDataLoader.state_dict        Loader.State, Loader.Restore
 //
 // # Order

@@ -36,12 +36,14 @@ type Loader struct {
 	mu       sync.Mutex
 	closed   bool
 	at       position
-	resumed  bool // the next loop starts at exactly at
-	setEpoch *int // by SetEpoch, for the next loop
-	run      *run // the loop that runs
-	starting bool // a loop is about to
-	leftover []*run
+	resumed  bool   // the next loop starts at exactly at
+	setEpoch *int   // by SetEpoch, for the next loop
+	run      *run   // of the loop that runs
+	starting bool   // a loop is about to
+	standing *run   // reads ahead for the next loop
+	leftover []*run // with readers that did not return when they were told to
 	pool     []*slot
+	owned    int           // slots, but for kept ones: in pool and in runs
 	errs     []error       // met in the background
 	freed    chan struct{} // closed when Close is done
 
@@ -51,7 +53,8 @@ type Loader struct {
 // New returns a Loader of ds. It reads nothing yet. Values in cfg that make no sense, and a data set with
 // such fields, are errors that name the field, the value and what was expected.
 //
-// A Loader holds no goroutine while no loop runs over it, and the memory of its batches until Close.
+// A Loader holds the memory of its batches until Close. While no loop runs over it it has no goroutines, once what it
+// reads ahead of the next loop has been read.
 func New(ds Dataset, cfg Config) (*Loader, error) {
 	if ds == nil {
 		return nil, fmt.Errorf("dataloader: New: ds is nil: want a Dataset")
@@ -97,7 +100,7 @@ func (l *Loader) Len() int {
 	l.mu.Lock()
 	epoch := l.upcoming().epoch
 	if l.run != nil {
-		epoch = l.run.epoch
+		epoch = l.run.leg.epoch
 	}
 	l.mu.Unlock()
 	return l.plan.len(epoch)
@@ -113,9 +116,13 @@ func (l *Loader) Len() int {
 //	}
 //
 // The first loop is over epoch 0, each further one over the next epoch, also after a break; see
-// [Loader.SetEpoch] and [Loader.Restore] for others. Workers start when the loop does, and have ended
-// when it has, but for readers that do not return though their context is done: the loop waits for
+// [Loader.SetEpoch] and [Loader.Restore] for others. Workers start when the first loop does. When a loop has
+// delivered its epoch they are reading the next one, unless [Config.SingleEpoch] is set; when it is left before, they have
+// ended, but for readers that do not return though their context is done: the loop waits for
 // those as [Config.Timeout] says, and Close reports them.
+//
+// The context that readers get has the values of that of one of the loops, and is done when that of the loop that
+// runs is, and when what they read is not wanted any more.
 //
 // A turn has a batch or an error, never both. A [*SampleError] about a sample or batch stands in its
 // place, and the loop may go on with the next. After other errors there are no more turns: the context's,
@@ -130,12 +137,12 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			return
 		}
 		defer l.finish(r)
-		for place := range r.total {
+		for place := r.leg.start; place < r.leg.end; place++ {
 			if err := r.verdict(ctx); err != nil {
 				yield(nil, err)
 				return
 			}
-			s, err := r.next(ctx, place)
+			s, err := r.receive(ctx, place)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -144,8 +151,8 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 				return
 			}
 		}
-		if r.total == 0 {
-			l.passOver(r.epoch)
+		if r.leg.start == r.leg.end {
+			l.passOver(r.leg.epoch)
 		}
 	}
 }
@@ -154,6 +161,9 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 func (l *Loader) start(ctx context.Context) (*run, error) {
 	if ctx == nil {
 		return nil, errors.New("dataloader: Batches: ctx is nil: want a context")
+	}
+	if ctx.Value(runKey{}) == l {
+		return nil, ErrRunning // a Read that loops over its own loader would wait for itself
 	}
 	l.mu.Lock()
 	if l.closed {
@@ -175,22 +185,38 @@ func (l *Loader) start(ctx context.Context) (*run, error) {
 	}
 	l.at = l.upcoming()
 	l.setEpoch, l.resumed = nil, false
-	l.starting = true
 	at := l.at.clone()
+	r, standing := l.standing, l.standing
+	l.standing = nil
+	if r != nil && r.proceed(at) {
+		r.entered = time.Now()
+		l.run = r
+		l.mu.Unlock()
+		r.enter(ctx)
+		return r, nil
+	}
+	l.starting = true
+	if standing != nil { // it has read something else ahead
+		l.leftover = append(l.leftover, standing)
+	}
 	l.mu.Unlock()
+	if standing != nil {
+		l.retire(standing)
+	}
+	return l.begin(ctx, at)
+}
 
-	// Without the lock: this may call a BatchSampler.
+// begin starts a run with a loop from p on.
+func (l *Loader) begin(ctx context.Context, p position) (*run, error) {
 	var r *run
-	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		if r == nil { // it panicked
-			cancel()
 			l.mu.Lock()
 			l.starting = false
 			l.mu.Unlock()
 		}
 	}()
-	r = newRun(l, at, cancel)
+	r = newRun(ctx, l, p) // without the lock: this may call a BatchSampler
 	r.entered = time.Now()
 	// No worker runs before Close can see the run: it waits for those that do.
 	l.mu.Lock()
@@ -201,16 +227,37 @@ func (l *Loader) start(ctx context.Context) (*run, error) {
 	}
 	l.mu.Unlock()
 	if closed {
-		cancel()
+		r.shut()
 		return nil, ErrClosed
 	}
-	r.launch(ctx)
+	r.enter(ctx)
 	return r, nil
+}
+
+// following returns the leg after g, or nil if there is none that is worth reading ahead, or it can't be known.
+func (l *Loader) following(g *leg) (next *leg) {
+	defer func() { _ = recover() }() // a BatchSampler's panic is for the loop that calls it again
+	l.mu.Lock()
+	epoch := g.epoch + 1
+	if n := l.setEpoch; n != nil {
+		epoch = *n
+	}
+	l.mu.Unlock()
+	if epoch < 0 || epoch > maxEpoch {
+		return nil
+	}
+	next = newLeg(position{epoch: epoch}, l.plan.len(epoch), g.end)
+	if next.start == next.end {
+		return nil
+	}
+	return next
 }
 
 // turn gives the loop's body what is in the slot, and returns whether it wants more.
 func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more bool) {
 	l.advance(s.number)
+	r.taken++
+	l.batchReadErrors.Add(int64(s.readErrors))
 	switch {
 	case s.panic != nil:
 		p := s.panic
@@ -235,11 +282,36 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 	return more
 }
 
-// finish ends a loop, however it was left.
+// finish ends a loop, however it was left. When it has consumed its leg the run stays for the next loop.
 func (l *Loader) finish(r *run) {
 	if r.current != nil { // the body panicked
 		r.current.endTurn()
+		r.current = nil
 	}
+	// Where the loop's context is done the readers' is too, and what they read ahead may have failed of it.
+	if r.detach() && r.taken > 0 && r.taken == r.leg.end-r.leg.start && !l.cfg.SingleEpoch {
+		r.rest()
+		if l.stand(r) {
+			return
+		}
+	}
+	l.retire(r)
+}
+
+// stand keeps the run of a loop that is over for the next, unless the Loader is closed.
+func (l *Loader) stand(r *run) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.looped.Add(int64(time.Since(r.entered)))
+	l.run, l.standing = nil, r
+	return true
+}
+
+// retire ends a run, and waits for its workers as long as Timeout says.
+func (l *Loader) retire(r *run) {
 	r.shut()
 	timer := time.NewTimer(l.cfg.grace())
 	ended := r.await(timer.C)
@@ -247,10 +319,12 @@ func (l *Loader) finish(r *run) {
 	r.collect()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.run = nil
-	l.looped.Add(int64(time.Since(r.entered)))
+	if l.run == r {
+		l.run = nil
+		l.looped.Add(int64(time.Since(r.entered)))
+	}
 	l.busy.Add(int64(r.busy()))
-	l.leftover = slices.DeleteFunc(l.leftover, (*run).ended)
+	l.leftover = slices.DeleteFunc(l.leftover, func(old *run) bool { return old == r || old.ended() })
 	if !ended {
 		l.leftover = append(l.leftover, r)
 	}
@@ -274,8 +348,11 @@ func (l *Loader) Close() error {
 	if l.run != nil {
 		runs = append(runs, l.run)
 	}
-	pool := l.pool
-	l.leftover, l.pool = nil, nil
+	if l.standing != nil {
+		runs = append(runs, l.standing)
+	}
+	standing, pool := l.standing, l.pool
+	l.leftover, l.standing, l.pool = nil, nil, nil
 	l.mu.Unlock()
 
 	for _, r := range runs {
@@ -300,6 +377,9 @@ func (l *Loader) Close() error {
 		errs = append(errs, s.free()...)
 	}
 	l.mu.Lock()
+	if standing != nil {
+		l.busy.Add(int64(standing.busy()))
+	}
 	errs = append(l.errs, errs...)
 	l.errs = nil
 	l.mu.Unlock()
@@ -319,6 +399,14 @@ func distinct(errs []error) []error {
 	return kept
 }
 
+// most is the largest number of batches that are ever in memory at once, but for kept ones.
+func (l *Loader) most() int {
+	if l.plan.dealt != nil { // another epoch may have more
+		return l.tokens
+	}
+	return min(l.tokens-1, l.plan.batches) + 1
+}
+
 // take returns a slot of the pool, or a new one without memory.
 func (l *Loader) take() *slot {
 	l.mu.Lock()
@@ -329,6 +417,7 @@ func (l *Loader) take() *slot {
 		l.pool = l.pool[:n-1]
 		return s
 	}
+	l.owned++
 	return &slot{l: l, buffer: buffer{layout: l.layout, seed: l.cfg.Seed}}
 }
 
@@ -339,18 +428,29 @@ func (l *Loader) put(s *slot) error {
 	s.run, s.held, s.dead = nil, false, true
 	s.mu.Unlock()
 	l.mu.Lock()
-	if !l.closed && len(l.pool) < l.tokens {
+	if !l.closed && l.owned <= l.most() {
 		l.pool = append(l.pool, s)
 		l.mu.Unlock()
 		return nil
 	}
-	closed := l.closed
+	l.owned--
 	l.mu.Unlock()
 	err := errors.Join(distinct(s.free())...)
-	if err != nil && !closed {
+	if err != nil {
 		l.note(err)
 	}
 	return err
+}
+
+// disown takes a slot that is kept out of the count, and own puts it back.
+func (l *Loader) disown(s *slot) { l.countSlot(s, -1) }
+func (l *Loader) own(s *slot)    { l.countSlot(s, 1) }
+
+func (l *Loader) countSlot(s *slot, sign int) {
+	l.mu.Lock()
+	l.owned += sign
+	l.mu.Unlock()
+	s.count(int64(sign))
 }
 
 // note keeps an error met in the background for Close.

@@ -311,7 +311,7 @@ func TestLargeBatchIsSharedAmongWorkers(t *testing.T) {
 		return nil
 	}}
 	ds.Dataset.(*funcDataset).read = func(context.Context, int, Row) error { return errors.New("not used") }
-	l := newLoader(t, ds, Config{BatchSize: 32, Workers: 4})
+	l := newLoader(t, ds, Config{BatchSize: 32, Workers: 4, SingleEpoch: true})
 	for b, err := range l.Batches(t.Context()) {
 		if err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func TestTimeoutStartsWithTheRead(t *testing.T) {
 
 // Kept batches that come back all at once do not stay in memory.
 func TestManyKeptBatchesComeBack(t *testing.T) {
-	l := newLoader(t, counting(100), Config{BatchSize: 2, Workers: 2, Prefetch: 3})
+	l := newLoader(t, counting(100), Config{BatchSize: 2, Workers: 2, Prefetch: 3, SingleEpoch: true})
 	var kept []*Batch
 	for b, err := range l.Batches(t.Context()) {
 		if err != nil {

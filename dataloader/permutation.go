@@ -21,9 +21,9 @@ const (
 
 // permutation gives a new order of [0, n) for each epoch. It is safe for concurrent use.
 type permutation struct {
-	n       int
-	seed    uint64
-	current atomic.Pointer[epochOrder] // what the last epoch asked for needs; a pure function of seed and epoch
+	n      int
+	seed   uint64
+	recent [2]atomic.Pointer[epochOrder] // of the last odd and even epoch asked for; a pure function of seed and epoch
 }
 
 // epochOrder is what the order of one epoch is computed from.
@@ -39,14 +39,15 @@ func newPermutation(n int, seed uint64) *permutation {
 	return &permutation{n: n, seed: seed}
 }
 
-// order returns what epoch's order is computed from, out of the cache where it can. Two goroutines
-// that ask for different epochs only cost each other the cached value.
+// order returns what epoch's order is computed from, out of the cache where it can: an epoch and the next
+// one are asked for at the same time. Other epochs only cost each other the cached value.
 func (p *permutation) order(epoch int) *epochOrder {
-	if o := p.current.Load(); o != nil && o.epoch == epoch {
+	cached := &p.recent[epoch&1]
+	if o := cached.Load(); o != nil && o.epoch == epoch {
 		return o
 	}
 	o := newEpochOrder(p.n, p.seed, epoch)
-	p.current.Store(o)
+	cached.Store(o)
 	return o
 }
 

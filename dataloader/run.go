@@ -1,101 +1,77 @@
 package dataloader
 
-// One loop over an epoch: how batches get from the workers to the loop, and how it ends.
+// A run: workers, the slots they fill, and one loop after another over what they have filled.
 //
-// There are as many tokens as batches may be in memory at once: Prefetch, and one in the loop's hands. A
-// worker takes a token from the channel free, then the next batch, then a slot: so the batch that the loop
-// waits for always has one, and nothing can deadlock.
-// Places are counted from the first batch of this loop. The batch at place i is delivered through
-// ready[i % tokens], and since at most tokens places are on their way, those channels, of one element,
-// put batches back into order and are never full.
+// A run begins with a loop over an epoch, its first leg. When its workers have begun all batches of the leg
+// they go on with those of the next epoch, so that they are there when its loop begins: see schedule.go.
+// A loop that has consumed its whole leg leaves the run standing. The workers then end as soon as they have
+// read ahead as far as they may, so that a Loader that nobody loops over has no goroutines. The next loop
+// takes the run up and starts workers again, if it is one over the epoch that was read ahead; if not, or if a
+// loop was left before its leg was over, the run is shut and what it has read ahead is dropped.
 
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 type run struct {
 	l     *Loader
-	epoch int
-	first int   // number of the batch at place 0, if not done already
-	ahead []int // numbers from first on that are done: an Unordered epoch was resumed
-	total int   // batches to deliver
-	count int   // batches of the epoch
 	began time.Time
+	board
+	delivery
 
-	begun    atomic.Int64 // batches that workers have taken
-	unopened atomic.Int64 // batches whose parts have not all been offered
-	free     chan struct{}
-	ready    []chan *slot
-	tasks    chan task
+	stop   chan struct{}           // closed when the run is to end
+	cancel context.CancelCauseFunc // of the context that workers read with: of the run, not of a loop
+	launch func(*worker)
+	crew   []*worker
+	done   chan struct{} // closed when the run was shut and all workers have ended
 
-	stop     chan struct{} // closed when the run is to end
-	stopOnce sync.Once
-	cancel   context.CancelFunc
-	workers  []*worker
-	live     atomic.Int64
-	done     chan struct{} // closed when all workers have ended
-
-	mu    sync.Mutex
+	slots map[*slot]struct{} // all of the run's. Guarded by board.mu, as is:
 	over  bool               // no slot may be adopted any more
-	slots map[*slot]struct{} // all of the run's
-	idle  []*slot            // of those, the ones that wait to be filled, in the order in which they were let go
 
 	// Of the loop's goroutine.
 	current *Batch
+	taken   int     // places of the leg that the loop has consumed
 	block   []Batch // not used yet
 	timer   *time.Timer
 	entered time.Time
+	detach  func() bool // takes the run away from the loop's context, and returns whether it was not done
 }
 
-// newRun prepares an epoch from p on. launch starts its workers; cancel is to end the context that they read with.
-func newRun(l *Loader, p position, cancel context.CancelFunc) *run {
-	count := l.plan.len(p.epoch)
-	total := max(count-p.batch-len(p.ahead), 0)
-	tokens := min(l.tokens-1, total) + 1 // total may be the largest int: an order without an end
-	r := &run{
-		l: l, epoch: p.epoch, first: p.batch, ahead: p.ahead, total: total, count: count,
-		began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}),
-		free: make(chan struct{}, tokens), ready: make([]chan *slot, tokens),
-		slots: make(map[*slot]struct{}, tokens), cancel: cancel,
-	}
-	for i := range r.ready {
-		switch {
-		case !l.cfg.Unordered:
-			r.ready[i] = make(chan *slot, 1)
-		case i == 0:
-			r.ready[i] = make(chan *slot, tokens)
-		default:
-			r.ready[i] = r.ready[0]
-		}
-		r.free <- struct{}{}
-	}
+// runKey is the key under which the context of a run's readers has the Loader.
+type runKey struct{}
+
+// newRun prepares a run whose first leg is the epoch from p on. ctx is the first loop's. Readers get its values,
+// but their context ends only when the run does.
+func newRun(ctx context.Context, l *Loader, p position) *run {
+	g := newLeg(p, l.plan.len(p.epoch), 0)
+	tokens := l.most()
+	r := &run{l: l, began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}), slots: make(map[*slot]struct{}, tokens)}
+	ctx, r.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), runKey{}, l))
+	r.launch = func(w *worker) { go w.loop(ctx) }
+	r.board.init(g, tokens)
+	r.delivery.init(tokens, l.cfg.Unordered)
 	workers := l.workers
 	if rows := l.plan.maxSize(); rows > 0 {
-		workers = min(workers, min(workers, total)*((rows+r.partSize(rows)-1)/r.partSize(rows)))
-	} else if total == 0 {
+		batches := l.plan.batches
+		workers = min(workers, min(workers, batches)*((rows+r.partSize(rows)-1)/r.partSize(rows)))
+	} else if l.plan.dealt == nil {
 		workers = 0
-	}
-	r.tasks = make(chan task, 4*(workers+tokens))
-	r.unopened.Store(int64(total))
-	r.live.Store(int64(workers))
-	if workers == 0 {
-		close(r.done)
 	}
 	reader, _ := l.ds.(BatchReader)
 	for range workers {
-		r.workers = append(r.workers, &worker{r: r, reader: reader})
+		r.crew = append(r.crew, &worker{r: r, reader: reader})
 	}
 	return r
 }
 
-// launch starts the workers, which read with ctx.
-func (r *run) launch(ctx context.Context) {
-	for _, w := range r.workers {
-		go w.loop(ctx)
+// enter begins a loop over the leg that is the run's: it starts workers, and ctx ends them.
+func (r *run) enter(ctx context.Context) {
+	r.entered, r.taken = time.Now(), 0
+	r.detach = context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
+	for _, w := range r.muster() {
+		r.launch(w)
 	}
 }
 
@@ -106,7 +82,7 @@ const partBytes = 256 << 10
 // partSize returns how many rows of a batch of n one worker fills at a time.
 func (r *run) partSize(n int) int {
 	size := max(partBytes/r.l.layout.total, 1)
-	if busy := min(r.total, len(r.ready)-1); busy < r.l.workers {
+	if r.most-1 < r.l.workers {
 		// Fewer batches at a time than workers: they fill them together.
 		size = min(size, (n+r.l.workers-1)/r.l.workers)
 	}
@@ -116,26 +92,9 @@ func (r *run) partSize(n int) int {
 	return size
 }
 
-// numberAt returns the number in the epoch of the batch at a place of this loop.
-func (r *run) numberAt(place int) int {
-	b := r.first + place
-	for _, done := range r.ahead { // ascending
-		if done <= b {
-			b++
-		}
-	}
-	return b
-}
-
-// slot returns a slot to fill, to who has a token, or nil if the run is over.
-func (r *run) slot() *slot {
-	r.mu.Lock()
-	s := r.takeIdle()
-	r.mu.Unlock()
-	if s != nil {
-		return s
-	}
-	s = r.l.take()
+// adopt returns a slot for the run, of the Loader's or a new one, or nil if the run is over.
+func (r *run) adopt() *slot {
+	s := r.l.take()
 	r.mu.Lock()
 	over := r.over
 	if !over {
@@ -152,57 +111,30 @@ func (r *run) slot() *slot {
 	return s
 }
 
-// takeIdle takes a slot out of idle, if there is one. On the host that is the one let go last, whose memory
-// is still in a cache; with a device the one let go first, whose copies have had most time.
-func (r *run) takeIdle() *slot {
-	n := len(r.idle)
-	if n == 0 || r.over {
-		return nil
-	}
-	if r.l.cfg.Stream == nil {
-		s := r.idle[n-1]
-		r.idle = r.idle[:n-1]
-		return s
-	}
-	s := r.idle[0]
-	copy(r.idle, r.idle[1:]) // not r.idle[1:], which would use the array up
-	r.idle = r.idle[:n-1]
-	return s
-}
-
 // giveAway takes a slot out of the run, that the loop holds and keeps.
 func (r *run) giveAway(s *slot) {
 	r.mu.Lock()
 	delete(r.slots, s)
 	r.mu.Unlock()
-	s.count(-1)
-	r.free <- struct{}{}
+	r.l.disown(s)
+	r.returned(nil)
 }
 
 // recycle takes a slot back from the loop.
 func (r *run) recycle(s *slot) error {
 	alive, err := s.letGo()
 	if alive {
-		r.mu.Lock()
-		r.idle = append(r.idle, s)
-		r.mu.Unlock()
-		r.free <- struct{}{}
+		r.returned(s)
 	}
 	return err
 }
 
-func (r *run) workerDone() {
-	if r.live.Add(-1) == 0 {
-		close(r.done)
-	}
-}
-
 // shut tells everybody that the run is to end.
 func (r *run) shut() {
-	r.stopOnce.Do(func() {
+	if r.close() {
 		close(r.stop)
-		r.cancel()
-	})
+		r.cancel(nil)
+	}
 }
 
 // await waits for the workers of a run that was shut, and returns whether they have all ended.
@@ -218,7 +150,7 @@ func (r *run) await(timeout <-chan time.Time) bool {
 	}
 }
 
-// ended reports whether all workers have.
+// ended reports whether the run was shut and all workers have ended.
 func (r *run) ended() bool {
 	select {
 	case <-r.done:
@@ -244,9 +176,9 @@ func (r *run) collect() {
 // stuck names the readers that have not returned.
 func (r *run) stuck() []error {
 	var errs []error
-	for _, w := range r.workers {
-		if b := w.batch.Load(); b != 0 {
-			errs = append(errs, &SampleError{r.epoch, int(b - 1), int(w.index.Load()),
+	for _, w := range r.crew {
+		if d, reads := w.doing(); reads {
+			errs = append(errs, &SampleError{d.epoch, d.batch, d.index,
 				fmt.Errorf("still being read though told to stop: %w", ErrTimeout)})
 		}
 	}
@@ -256,65 +188,10 @@ func (r *run) stuck() []error {
 // busy is the time that workers have spent reading.
 func (r *run) busy() time.Duration {
 	total := int64(0)
-	for _, w := range r.workers {
+	for _, w := range r.crew {
 		total += w.busy.Load()
 	}
 	return time.Duration(total)
-}
-
-// next waits for the batch at a place, at most for the timeout.
-func (r *run) next(ctx context.Context, place int) (*slot, error) {
-	ready := r.ready[place%len(r.ready)]
-	select {
-	case s := <-ready:
-		return r.received(ctx, s)
-	default:
-	}
-	began := time.Now()
-	defer func() { r.l.waited.Add(int64(time.Since(began))) }()
-	var overdue <-chan time.Time
-	if limit := r.l.cfg.Timeout; limit > 0 {
-		if r.timer == nil {
-			r.timer = time.NewTimer(limit)
-		} else {
-			r.timer.Reset(limit)
-		}
-		defer r.timer.Stop()
-		overdue = r.timer.C
-	}
-	for {
-		select {
-		case s := <-ready:
-			return r.received(ctx, s)
-		case <-r.stop:
-			return nil, ErrClosed
-		case <-ctx.Done():
-			return nil, cancelled(ctx)
-		case <-overdue:
-			wait, err := r.overdue(place)
-			if err != nil {
-				return nil, err
-			}
-			r.timer.Reset(wait)
-		}
-	}
-}
-
-// received takes the slot, unless the run has ended meanwhile: then what is in the slot may be a
-// consequence of that.
-func (r *run) received(ctx context.Context, s *slot) (*slot, error) {
-	held := s.hold(r)
-	err := r.verdict(ctx)
-	if err == nil && held {
-		return s, nil
-	}
-	if held {
-		r.recycle(s)
-	}
-	if err == nil {
-		err = ErrClosed
-	}
-	return nil, err
 }
 
 // verdict returns why the loop is to end, or nil.
@@ -337,26 +214,6 @@ func cancelled(ctx context.Context) error {
 		return fmt.Errorf("dataloader: %w", err)
 	}
 	return fmt.Errorf("dataloader: %w: %w", err, cause)
-}
-
-// overdue returns an error if a call that the batch at place waits for takes longer than the timeout, else
-// how long it may still take.
-func (r *run) overdue(place int) (time.Duration, error) {
-	limit := r.l.cfg.Timeout
-	wait, now := limit, time.Since(r.began)
-	for _, w := range r.workers {
-		since, b := w.since.Load(), int(w.batch.Load()-1)
-		if since == 0 || b < 0 || !r.l.cfg.Unordered && b != r.numberAt(place) {
-			continue
-		}
-		if took := now - time.Duration(since-1); took >= limit {
-			return 0, &SampleError{r.epoch, b, int(w.index.Load()),
-				fmt.Errorf("reading has not returned after %v (Config.Timeout is %v): %w", took.Round(time.Millisecond), limit, ErrTimeout)}
-		} else {
-			wait = min(wait, limit-took)
-		}
-	}
-	return wait, nil
 }
 
 // batch makes the Batch of a slot.

@@ -34,7 +34,10 @@ type slot struct {
 	dead    bool       // the run is over
 	faults  []fault
 
+	readErrors int // calls of ReadBatch that failed though Read could read each sample
+
 	// What one filling made, written before it is delivered.
+	leg     *leg
 	place   int // in the run's order
 	number  int // of the batch in the epoch
 	view    *view
@@ -58,19 +61,19 @@ type fault struct {
 	skip  bool // a sample's own error, that SkipErrors is about
 }
 
-// open makes the slot ready to be filled with batch number, as the place-th of r, with the caller as its
+// open makes the slot ready to be filled with the batch at a place of a leg of r, with the caller as its
 // first worker. It returns false if the slot isn't r's any more.
-func (s *slot) open(r *run, place, number int) bool {
+func (s *slot) open(r *run, g *leg, place int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.run != r || s.dead {
 		return false
 	}
 	s.active, s.pending, s.held = 1, 1, false
-	s.faults = s.faults[:0]
-	s.place, s.number = place, number
+	s.faults, s.readErrors = s.faults[:0], 0
+	s.leg, s.place, s.number = g, place, g.numberAt(place)
 	s.view, s.skipped, s.err, s.panic = nil, nil, nil, nil
-	s.epoch = r.epoch
+	s.epoch = g.epoch
 	s.indices = s.indices[:0]
 	s.turn++
 	return true

@@ -52,7 +52,7 @@ func (l *Loader) upcoming() position {
 func (l *Loader) advance(number int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at.consume(number, l.run.count)
+	l.at.consume(number, l.run.leg.count)
 }
 
 // passOver marks an epoch without batches as consumed.

@@ -45,7 +45,7 @@ func (l *Loader) Stats() Stats {
 		Waited:  time.Duration(l.waited.Load()),
 		Workers: l.workers, Prefetch: l.tokens - 1,
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
-		PinnedLimit: int64(min(l.tokens-1, l.plan.batches)+1) * int64(l.rows) * int64(l.layout.total),
+		PinnedLimit: int64(l.most()) * int64(l.rows) * int64(l.layout.total),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,6 +53,9 @@ func (l *Loader) Stats() Stats {
 	if l.run != nil {
 		s.Looped += time.Since(l.run.entered)
 		s.Busy += l.run.busy()
+	}
+	if l.standing != nil {
+		s.Busy += l.standing.busy()
 	}
 	for _, r := range l.leftover {
 		if !r.ended() {

@@ -237,7 +237,7 @@ func TestTimeoutNamesTheSample(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			var returned atomic.Int32
-			l, err := New(stubborn(100, 21, release, &returned), Config{BatchSize: 4, Workers: 3, Timeout: 2 * time.Second, Unordered: unordered, Pin: e})
+			l, err := New(stubborn(100, 21, release, &returned), Config{BatchSize: 4, Workers: 3, Timeout: 2 * time.Second, Unordered: unordered, SingleEpoch: true, Pin: e})
 			if err != nil {
 				t.Fatal(err)
 			}

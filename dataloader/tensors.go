@@ -24,7 +24,8 @@ type tensorDataset struct {
 // shape.
 //
 // Views, transposed and column-major tensors are copied once, here. Others are read where they are, and
-// must not be changed, nor released to their engine, while a loop runs. Batches are copies: changing one does not change the tensors.
+// must not be changed, nor released to their engine, before the Loader's Close, or with [Config.SingleEpoch] while
+// a loop runs. Batches are copies: changing one does not change the tensors.
 func FromTensors(ts ...*tensor.Dense) (Dataset, error) {
 	if len(ts) == 0 {
 		return nil, fmt.Errorf("dataloader: FromTensors: no tensors: want at least one")

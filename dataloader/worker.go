@@ -17,76 +17,61 @@ type worker struct {
 	r      *run
 	reader BatchReader // nil: the data set has none
 	row    int         // of the slot, being read
+	live   bool        // guarded by the run's lock
 
-	_     [64]byte     // the rest is written for each sample; keep it off the lines of other workers
-	batch atomic.Int64 // number + 1; 0 while idle
+	_     [64]byte // the rest is written for each sample; keep it off the lines of other workers
+	leg   atomic.Pointer[leg]
+	place atomic.Int64 // of the batch, + 1; 0 while idle
 	index atomic.Int64 // the sample, or -1
 	since atomic.Int64 // start of the call in run time + 1; 0 outside of calls or where there is no timeout
 	busy  atomic.Int64 // nanoseconds spent filling
 	_     [64]byte
 }
 
-// task is a part of a slot to fill: rows from lo to hi-1.
-type task struct {
-	s      *slot
-	turn   uint64
-	lo, hi int
+// doing is what a worker reads.
+type doing struct{ epoch, batch, place, index int }
+
+// doing returns what w reads, and false if it doesn't.
+func (w *worker) doing() (doing, bool) {
+	place, g := int(w.place.Load())-1, w.leg.Load()
+	if place < 0 || place < g.start || place >= g.end { // or it is just changing
+		return doing{}, false
+	}
+	return doing{g.epoch, g.numberAt(place), place, int(w.index.Load())}, true
 }
 
 var errGoexit = errors.New("runtime.Goexit was called in a worker")
 
-// loop works until the run is over or there is nothing left to start.
+// loop works until there is nothing left to do for w.
 func (w *worker) loop(ctx context.Context) {
 	ended := false
 	defer func() {
-		if ended {
-			w.r.workerDone()
-			return
+		if !ended {
+			go w.loop(ctx) // user code called runtime.Goexit; its batch has been told
 		}
-		go w.loop(ctx) // user code called runtime.Goexit; its batch has been told
 	}()
-	for w.step(ctx) {
-	}
-	ended = true
-}
-
-// step does one piece of work. Parts of batches that are begun come first, being needed first.
-func (w *worker) step(ctx context.Context) (more bool) {
-	r := w.r
-	select {
-	case t, ok := <-r.tasks:
-		return ok && w.part(ctx, t)
-	default:
-	}
-	select {
-	case <-r.stop:
-		return false
-	case t, ok := <-r.tasks:
-		return ok && w.part(ctx, t)
-	case <-r.free:
-		return w.begin(ctx)
+	for {
+		t, ok := w.r.pick(w)
+		switch {
+		case !ok:
+			ended = true
+			return
+		case t.leg != nil:
+			w.begin(ctx, t)
+		case t.s.enter(t.turn):
+			w.fill(ctx, t)
+		}
 	}
 }
 
-// part fills a part of a batch that another worker began.
-func (w *worker) part(ctx context.Context, t task) (more bool) {
-	if !t.s.enter(t.turn) {
-		return false
+// begin fills the first part of a batch, and offers the others.
+func (w *worker) begin(ctx context.Context, t task) {
+	r, s := w.r, t.s
+	if s == nil {
+		s = r.adopt()
 	}
-	w.fill(ctx, t)
-	return true
-}
-
-// begin takes the next batch with a token, and fills its first part.
-func (w *worker) begin(ctx context.Context) (more bool) {
-	r := w.r
-	place := int(r.begun.Add(1)) - 1
-	if place >= r.total {
-		return true // all are taken, but parts of them may still come; then tasks is closed
-	}
-	s := r.slot()
-	if s == nil || !s.open(r, place, r.numberAt(place)) {
-		return false
+	if s == nil || !s.open(r, t.leg, t.place) {
+		return // the run is over
 	}
 	w.row = 0
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
@@ -98,7 +83,6 @@ func (w *worker) begin(ctx context.Context) (more bool) {
 		s.indices = s.indices[:0]
 	}
 	ok = true
-	return true
 }
 
 // prepare makes room for the batch and, where a BatchSampler decides, finds its samples.
@@ -108,7 +92,7 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 	defer w.idle()
 	p := r.l.plan
 	if p.dealt != nil {
-		s.indices = p.batch(r.epoch, s.number, s.indices)
+		s.indices = p.batch(s.epoch, s.number, s.indices)
 	} else {
 		n := p.size(s.number)
 		s.indices = slices.Grow(s.indices, n)[:n]
@@ -122,27 +106,17 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 
 // share offers parts of the slot to the other workers and fills the first itself.
 func (w *worker) share(ctx context.Context, s *slot) {
-	r := w.r
-	n, size := len(s.indices), 1
+	n := len(s.indices)
 	if len(s.faults) > 0 {
 		n = 0
 	}
-	if n > 0 {
-		size = r.partSize(n)
+	first := task{s: s, turn: s.turn, hi: n}
+	if size := w.r.partSize(n); size < n {
+		first.hi = size
 		s.pending = (n + size - 1) / size // nobody else knows of the slot yet
+		w.r.share(task{s: s, turn: s.turn, lo: size, hi: n}, s.pending-1)
 	}
-	for lo := size; lo < n; lo += size {
-		t := task{s, s.turn, lo, min(lo+size, n)}
-		select {
-		case r.tasks <- t:
-		default: // the others have enough to do
-			w.part(ctx, t)
-		}
-	}
-	if r.unopened.Add(-1) == 0 {
-		close(r.tasks) // no batch is left that could be shared
-	}
-	w.fill(ctx, task{s, s.turn, 0, min(size, n)})
+	w.fill(ctx, first)
 }
 
 // fill reads the samples of t, and delivers the slot if it was the last part.
@@ -166,7 +140,7 @@ func (w *worker) finish(s *slot) {
 	w.complete(s)
 	place := s.place // once the worker has left, the slot may be another run's
 	if s.leave() {
-		w.r.ready[place%len(w.r.ready)] <- s
+		w.r.deliver(s, place)
 	}
 }
 
@@ -204,12 +178,13 @@ func (w *worker) capture(s *slot, ok *bool) {
 // at notes what the worker is about to do.
 func (w *worker) at(s *slot, index int) {
 	w.index.Store(int64(index))
-	w.batch.Store(int64(s.number) + 1)
+	w.leg.Store(s.leg)
+	w.place.Store(int64(s.place) + 1)
 }
 
 func (w *worker) idle() {
 	w.since.Store(0)
-	w.batch.Store(0)
+	w.place.Store(0)
 }
 
 // start begins a call that the timeout is about.
@@ -272,7 +247,9 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	}
 	if w.readEach(ctx, t) == 0 {
 		// Every sample can be read by itself: the batch is whole, but something is wrong with ReadBatch.
-		w.r.l.batchReadErrors.Add(1)
+		s.mu.Lock()
+		s.readErrors++
+		s.mu.Unlock()
 		if w.r.l.cfg.OnError == StopOnError {
 			s.fault(w.batchFault(s, t.lo, fmt.Errorf("ReadBatch of %d samples, each of which Read can read: %w", len(indices), err)))
 		}

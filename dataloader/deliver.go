@@ -1,0 +1,157 @@
+package dataloader
+
+// How filled slots get from the workers to the loop.
+//
+// At most as many places as there are tokens are on their way, so that a ring of that many elements puts
+// batches back into order and never overflows.
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// delivery is what is ready for the loop.
+type delivery struct {
+	ring   []atomic.Pointer[slot] // by place; of no elements where there is no order
+	asleep atomic.Bool            // the loop waits for wake
+	wake   chan struct{}
+
+	queueMu sync.Mutex
+	queue   []*slot // in the order in which they got ready, where that is the order
+	queued  atomic.Int64
+}
+
+func (d *delivery) init(tokens int, unordered bool) {
+	d.wake = make(chan struct{}, 1)
+	if !unordered {
+		d.ring = make([]atomic.Pointer[slot], tokens)
+	}
+}
+
+// deliver hands a slot over to the loop. place is the slot's, which may be another run's already.
+func (d *delivery) deliver(s *slot, place int) {
+	if d.ring != nil {
+		d.ring[place%len(d.ring)].Store(s)
+	} else {
+		d.queueMu.Lock()
+		d.queue = append(d.queue, s)
+		d.queueMu.Unlock()
+		d.queued.Add(1)
+	}
+	if d.asleep.Load() {
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// poll returns the slot at a place, or, where there is no order, one that is before end; nil if it is not there.
+func (d *delivery) poll(place, end int) *slot {
+	if d.ring != nil {
+		at := &d.ring[place%len(d.ring)]
+		if at.Load() == nil {
+			return nil
+		}
+		return at.Swap(nil)
+	}
+	if d.queued.Load() == 0 {
+		return nil
+	}
+	d.queueMu.Lock()
+	defer d.queueMu.Unlock()
+	for i, s := range d.queue {
+		if s.place < end { // else it is the next loop's
+			d.queue = slices.Delete(d.queue, i, i+1)
+			d.queued.Add(-1)
+			return s
+		}
+	}
+	return nil
+}
+
+// receive waits for the batch at a place, at most for the timeout.
+func (r *run) receive(ctx context.Context, place int) (*slot, error) {
+	if s := r.poll(place, r.leg.end); s != nil {
+		return r.received(ctx, s)
+	}
+	began := time.Now()
+	defer func() { r.l.waited.Add(int64(time.Since(began))) }()
+	return r.wait(ctx, place)
+}
+
+func (r *run) wait(ctx context.Context, place int) (*slot, error) {
+	r.asleep.Store(true)
+	defer r.asleep.Store(false)
+	var overdue <-chan time.Time
+	if limit := r.l.cfg.Timeout; limit > 0 {
+		if r.timer == nil {
+			r.timer = time.NewTimer(limit)
+		} else {
+			r.timer.Reset(limit)
+		}
+		defer r.timer.Stop()
+		overdue = r.timer.C
+	}
+	for {
+		// Only now that deliver knows of the wait can nothing be missed.
+		if s := r.poll(place, r.leg.end); s != nil {
+			return r.received(ctx, s)
+		}
+		select {
+		case <-r.wake:
+		case <-r.stop:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, cancelled(ctx)
+		case <-overdue:
+			wait, err := r.overdue(place)
+			if err != nil {
+				return nil, err
+			}
+			r.timer.Reset(wait)
+		}
+	}
+}
+
+// received takes the slot, unless the run has ended meanwhile: then what is in the slot may be a
+// consequence of that.
+func (r *run) received(ctx context.Context, s *slot) (*slot, error) {
+	held := s.hold(r)
+	err := r.verdict(ctx)
+	if err == nil && held {
+		return s, nil
+	}
+	if held {
+		r.recycle(s)
+	}
+	if err == nil {
+		err = ErrClosed
+	}
+	return nil, err
+}
+
+// overdue returns an error if a call that the batch at place waits for takes longer than the timeout, else
+// how long it may still take.
+func (r *run) overdue(place int) (time.Duration, error) {
+	limit := r.l.cfg.Timeout
+	wait, now := limit, time.Since(r.began)
+	for _, w := range r.crew {
+		since := w.since.Load()
+		d, reads := w.doing()
+		if since == 0 || !reads || d.place != place && (r.ring != nil || d.place >= r.leg.end) {
+			continue
+		}
+		took := now - time.Duration(since-1)
+		if took >= limit {
+			return 0, &SampleError{d.epoch, d.batch, d.index,
+				fmt.Errorf("reading has not returned after %v (Config.Timeout is %v): %w", took.Round(time.Millisecond), limit, ErrTimeout)}
+		}
+		wait = min(wait, limit-took)
+	}
+	return wait, nil
+}

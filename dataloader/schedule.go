@@ -1,0 +1,226 @@
+package dataloader
+
+// What the workers of a run do next.
+//
+// There are as many tokens as batches may be in memory at once: Prefetch, and one in the loop's hands. A
+// worker takes a token, the next place and a slot in one step: so the batch that the loop waits for always
+// has one, and nothing can deadlock.
+
+import "sync"
+
+// board is what there is to do in a run, and who waits for it.
+type board struct {
+	mu      sync.Mutex
+	work    sync.Cond // there may be something to do for a worker
+	waiting int       // workers that wait for it
+	live    int       // workers that have not ended
+	looping bool      // a loop runs
+	closed  bool
+
+	leg    *leg // the loop's
+	next   *leg // after it; nil: not known, or none
+	asked  bool // whether next was looked for
+	place  int  // the next to be begun
+	tokens int  // left
+	most   int  // of them
+
+	idle   []*slot // that wait to be filled, in the order in which they were let go
+	shared []task  // batches that were begun, of which parts are left to fill
+}
+
+// task is what a worker does at a time: rows from lo to hi-1 of a slot, or, if it has none, to begin a batch.
+type task struct {
+	s      *slot
+	turn   uint64
+	lo, hi int
+
+	leg   *leg // where the batch is that is to be begun, nil if it has been
+	place int
+}
+
+func (b *board) init(g *leg, tokens int) {
+	b.work.L = &b.mu
+	b.leg, b.tokens, b.most = g, tokens, tokens
+}
+
+// pick returns what w is to do next: a part of a batch that is begun, being needed first, or a batch to
+// begin. It waits until there is something. ok is false when the worker is to end.
+func (r *run) pick(w *worker) (t task, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		switch {
+		case r.closed:
+			r.dismiss(w)
+			return t, false
+		case len(r.shared) > 0:
+			return r.part(), true
+		case r.tokens > r.reserved() && r.place < r.horizon():
+			return r.take(), true
+		case r.tokens > 0 && !r.asked && !r.l.cfg.SingleEpoch:
+			r.lookAhead()
+		case !r.looping:
+			r.dismiss(w)
+			return t, false
+		default:
+			r.waiting++
+			r.work.Wait()
+			r.waiting--
+		}
+	}
+}
+
+// reserved is how many tokens are not for reading ahead: between loops, the one for the loop's hands.
+func (b *board) reserved() int {
+	if b.looping {
+		return 0
+	}
+	return 1
+}
+
+// lookAhead finds the next leg. It gives the lock up meanwhile: a BatchSampler may be asked.
+func (r *run) lookAhead() {
+	r.asked = true
+	g := r.leg
+	r.mu.Unlock()
+	var next *leg
+	defer func() { // it may have called runtime.Goexit
+		r.mu.Lock()
+		r.next = next
+	}()
+	next = r.l.following(g)
+}
+
+// horizon is the place that batches may be begun up to.
+func (b *board) horizon() int {
+	if b.next != nil {
+		return b.next.end
+	}
+	return b.leg.end
+}
+
+// take takes a token, the next place, and an idle slot if there is one.
+func (r *run) take() task {
+	t := task{s: r.takeIdle(), leg: r.leg, place: r.place}
+	if t.place >= r.leg.end {
+		t.leg = r.next
+	}
+	r.tokens--
+	r.place++
+	return t
+}
+
+// takeIdle takes a slot out of idle, if there is one. On the host that is the one let go last, whose memory
+// is still in a cache; with a device the one let go first, whose copies have had most time.
+func (r *run) takeIdle() *slot {
+	n := len(r.idle)
+	if n == 0 {
+		return nil
+	}
+	if r.l.cfg.Stream == nil {
+		s := r.idle[n-1]
+		r.idle = r.idle[:n-1]
+		return s
+	}
+	s := r.idle[0]
+	copy(r.idle, r.idle[1:]) // not r.idle[1:], which would use the array up
+	r.idle = r.idle[:n-1]
+	return s
+}
+
+// part takes a part off the first batch in shared.
+func (r *run) part() task {
+	first := &r.shared[0]
+	t := *first
+	t.hi = min(t.lo+r.partSize(len(t.s.indices)), t.hi)
+	if first.lo = t.hi; first.lo == first.hi {
+		n := copy(r.shared, r.shared[1:])
+		r.shared[n] = task{}
+		r.shared = r.shared[:n]
+	}
+	return t
+}
+
+// share offers the rows of t, in parts, to all workers.
+func (r *run) share(t task, parts int) {
+	r.mu.Lock()
+	r.shared = append(r.shared, t)
+	wake := min(r.waiting, parts)
+	r.mu.Unlock()
+	for range wake {
+		r.work.Signal()
+	}
+}
+
+// returned gives a token back, and the slot that it was for unless that is kept.
+func (r *run) returned(s *slot) {
+	r.mu.Lock()
+	if s != nil && !r.over {
+		r.idle = append(r.idle, s)
+	}
+	r.tokens++
+	wake := r.waiting > 0
+	r.mu.Unlock()
+	if wake {
+		r.work.Signal()
+	}
+}
+
+// muster begins a loop, and returns the workers to be started for it.
+func (r *run) muster() (start []*worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.looping = true
+	for _, w := range r.crew {
+		if !w.live {
+			w.live = true
+			r.live++
+			start = append(start, w)
+		}
+	}
+	return start
+}
+
+// dismiss notes that w ends. The lock is held.
+func (r *run) dismiss(w *worker) {
+	w.live = false
+	r.live--
+	if r.closed && r.live == 0 {
+		close(r.done)
+	}
+}
+
+// rest ends a loop whose leg is over: workers that find nothing more to do end.
+func (r *run) rest() {
+	r.mu.Lock()
+	r.looping = false
+	r.mu.Unlock()
+	r.work.Broadcast()
+}
+
+// proceed makes the next leg the loop's, if that is what a loop from p on goes over.
+func (r *run) proceed(p position) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.next == nil || !r.next.isAt(p) {
+		return false
+	}
+	r.leg, r.next, r.asked = r.next, nil, false
+	return true
+}
+
+// close makes all workers end when they have done what they are doing. It returns whether it is the first call.
+func (r *run) close() bool {
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	if first && r.live == 0 {
+		close(r.done)
+	}
+	r.mu.Unlock()
+	r.work.Broadcast()
+	return first
+}
