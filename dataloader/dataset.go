@@ -81,16 +81,33 @@ func newLayout(fields []Field) (*layout, error) {
 	return l, nil
 }
 
-// smallestBlock is the least memory that an engine lends.
-const smallestBlock = 32 << 10
+const (
+	smallestBlock = 32 << 10 // the least memory that an engine lends
+	fieldAlign    = 256      // of a field in a batch: what device memory of its own would be aligned to
+)
 
-// batchBytes returns about how much memory a batch of n samples takes: n * total does not overflow.
-func (l *layout) batchBytes(n int) int {
+// aligned rounds up to the next place where a field may begin.
+func aligned(n int) int { return (n + fieldAlign - 1) &^ (fieldAlign - 1) }
+
+// blockBytes returns how much memory a batch of n samples takes, and whether an int holds that.
+func (l *layout) blockBytes(n int) (int, bool) {
+	if n > (maxInt-len(l.rowBytes)*fieldAlign)/l.total {
+		return 0, false
+	}
 	sum := 0
 	for _, size := range l.rowBytes {
-		sum += max(n*size, smallestBlock)
+		sum += aligned(n * size)
 	}
-	return sum
+	return sum, true
+}
+
+// batchBytes returns about how much memory a batch of n samples takes.
+func (l *layout) batchBytes(n int) int {
+	size, ok := l.blockBytes(n)
+	if !ok {
+		return maxInt
+	}
+	return max(size, smallestBlock)
 }
 
 // bytes returns the size of a sample's field, or what is wrong with it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +240,58 @@ func TestDeviceWithoutStream(t *testing.T) {
 	}
 }
 
+// All fields of a batch are one copy, each begins where memory of its own would, and one that the loop's body
+// released is there again in the next batch.
+func TestOneCopyPerBatch(t *testing.T) {
+	e := newEngine(t)
+	faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
+	dev := openDriver(t, faulty)
+	fields := []Field{
+		{Name: "byte", Dtype: tensor.Uint8, Shape: tensor.Shape{3}}, {Name: "float", Dtype: tensor.Float64, Shape: tensor.Shape{2, 5}},
+		{Name: "bool", Dtype: tensor.Bool}, {Name: "int", Dtype: tensor.Int16, Shape: tensor.Shape{1}},
+	}
+	ds := FromFunc(21, fields, func(_ context.Context, i int, row Row) error {
+		for f := range fields {
+			for j := range row.Bytes(f) {
+				row.Bytes(f)[j] = byte(i+f+j) % 2
+			}
+		}
+		return nil
+	})
+	stream := newStream(t, dev)
+	l := newLoader(t, ds, Config{BatchSize: 5, Workers: 2, Stream: stream, SingleEpoch: true, Pin: e})
+	for range 2 {
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for f := range fields {
+				if p := b.Device(f).DevicePtr(); p%fieldAlign != 0 {
+					t.Errorf("field %d begins at %#x on the device", f, p)
+				}
+				d, err := stream.ToHost(b.Device(f), true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := d.Wait(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !got.Shape().Eq(b.Host(f).Shape()) || !reflect.DeepEqual(got.Data(), b.Host(f).Data()) {
+					t.Errorf("batch %d, field %d: %v, want %v", b.Index, f, got.Data(), b.Host(f).Data())
+				}
+				release(t, got)
+			}
+			if err := b.Device(b.Index % len(fields)).Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := faulty.Calls("CopyHtoD"); got != 10 {
+		t.Errorf("%d copies to the device for 10 batches", got)
+	}
+}
+
 // A driver call that fails is an error in a batch's place, with the field, and costs nothing but that batch.
 func TestFailingCopies(t *testing.T) {
 	for _, call := range []string{"CopyHtoD", "Alloc", "AllocAsync", "NewEvent", "Record", "WaitEvent"} {
@@ -261,7 +314,7 @@ func TestFailingCopies(t *testing.T) {
 							continue
 						}
 						var batch *SampleError
-						if !errors.As(err, &batch) || batch.Batch != turns-1 || !strings.Contains(err.Error(), "field ") {
+						if !errors.As(err, &batch) || batch.Batch != turns-1 || !strings.Contains(err.Error(), "copy to the device: ") {
 							t.Errorf("error %v in turn %d", err, turns)
 						}
 						failed++

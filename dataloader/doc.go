@@ -60,8 +60,14 @@
 //
 // A Loader's methods may be called from any goroutine, but one loop runs at a time. Workers are
 // goroutines: a Dataset and samplers are called from several at once. A large batch is read by several
-// of them together. No goroutine is left when a loop has ended, but for a Read that does not return though
-// its context is done: see [Config.Timeout].
+// of them together.
+//
+// While the last batches of an epoch are consumed workers read the first of the next one, as many as fit in
+// the memory that there is anyway, so that only the first loop begins with a wait. When a loop is over they
+// finish that and end: no goroutine is left, but for a Read that does not return though its context is
+// done, see [Config.Timeout]. What was read ahead is dropped if the next loop is over something else, by
+// SetEpoch, Restore or a break. So Read may be called for samples that no loop gets to see, and before
+// what a program does between two loops: see [Config.SingleEpoch].
 //
 // # Errors
 //

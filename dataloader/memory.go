@@ -1,7 +1,7 @@
 package dataloader
 
-// The memory of a slot: page-locked rows, the tensors over them that a loop's body gets, and their copies
-// on a device.
+// The memory of a slot: one page-locked block for the rows of all fields, the tensors over it that a loop's
+// body gets, and its copy on a device, in parts: so a batch of any number of fields is one copy.
 
 import (
 	"context"
@@ -21,43 +21,58 @@ import (
 // one huge batch of a BatchSampler does not hold memory for ever, and sizes that vary cost nothing.
 const shrinkAfter = 64
 
-// reserve makes room for n rows, of at least the usual size of a batch.
+// reserve makes room for n rows, of at least the usual size of a batch, and lays them out.
 func (s *slot) reserve(n int) error {
 	n = max(n, s.l.rows)
 	s.largest = max(s.largest, n)
 	shrink := false
 	if s.fillings++; s.fillings == shrinkAfter {
-		if shrink = s.capacity > 2*s.largest; shrink {
-			n = s.largest
+		shrink = s.capacity > 2*s.largest
+		s.fillings, s.largest = 0, n
+	}
+	if n > s.capacity || shrink {
+		if err := s.grow(max(n, s.largest)); err != nil {
+			return err
 		}
-		s.fillings, s.largest = 0, 0
 	}
-	if n <= s.capacity && !shrink {
-		return nil
-	}
+	s.layOut(n)
+	return nil
+}
+
+// grow gives the slot's memory back, and takes memory for n rows.
+func (s *slot) grow(n int) error {
 	if errs := s.free(); len(errs) > 0 || n == 0 {
 		return errors.Join(errs...)
 	}
-	for i := range s.layout.fields {
-		if n > maxInt/s.rowBytes[i] {
-			return fmt.Errorf("field %s: %d rows take more than %d bytes", s.layout.fields[i].describe(), n, maxInt)
-		}
-		d, err := s.l.engine.New(s.layout.fields[i].Dtype, s.batchShape(i, n)...)
-		if err != nil {
-			err = fmt.Errorf("field %s: %w", s.layout.fields[i].describe(), err)
-			if errors.Is(err, pintensor.ErrLimit) {
-				err = fmt.Errorf("%w; this loader has up to %d batches of %d bytes in memory: a smaller Config.BatchSize or Config.Prefetch needs less",
-					err, s.l.tokens, n*s.layout.total)
-			}
-			return errors.Join(append(s.free(), err)...)
-		}
-		size := n * s.rowBytes[i]
-		s.pinned = append(s.pinned, d)
-		s.mem = append(s.mem, d.Raw[:size:size])
+	size, ok := s.layout.blockBytes(n)
+	if !ok {
+		return fmt.Errorf("%d rows take more than %d bytes", n, maxInt)
 	}
-	s.capacity = n
+	d, err := s.l.engine.Empty(tensor.Uint8, size)
+	if errors.Is(err, pintensor.ErrLimit) {
+		return fmt.Errorf("%w; this loader has up to %d batches of %d bytes in memory: a smaller Config.BatchSize or Config.Prefetch needs less",
+			err, s.l.tokens, n*s.layout.total)
+	}
+	if err != nil {
+		return err
+	}
+	s.block, s.capacity = d, n
 	s.count(1)
 	return nil
+}
+
+// layOut places the fields of n rows in the block.
+func (s *slot) layOut(n int) {
+	if s.rows == n {
+		return
+	}
+	s.rows = n
+	s.mem = slices.Grow(s.mem[:0], len(s.rowBytes))
+	at := 0
+	for _, size := range s.rowBytes {
+		s.mem = append(s.mem, s.block.Raw[at:at+n*size:at+n*size])
+		at += aligned(n * size)
+	}
 }
 
 // count adds the slot to, or takes it from, what the Loader says that it holds.
@@ -73,26 +88,38 @@ func (s *slot) free() (errs []error) {
 	for i := range s.views {
 		errs = append(errs, s.views[i].drop()...)
 	}
-	for i, d := range s.pinned {
-		if err := s.l.engine.Release(d); err != nil {
-			errs = append(errs, fmt.Errorf("dataloader: memory of field %s: %w", s.layout.fields[i].describe(), err))
+	errs = append(errs, releaseTensor(s.onDevice))
+	if s.block != nil {
+		if err := s.l.engine.Release(s.block); err != nil {
+			errs = append(errs, fmt.Errorf("dataloader: memory of a batch: %w", err))
 		}
 	}
 	s.count(-1)
-	s.pinned, s.mem, s.copies, s.capacity, s.view = nil, nil, nil, 0, nil
-	return errs
+	s.block, s.onDevice, s.mem, s.rows, s.copies, s.capacity, s.view = nil, nil, nil, 0, nil, 0, nil
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // drop releases the view's device tensors.
 func (v *view) drop() (errs []error) {
-	for _, x := range v.device {
-		// A closed device has released its memory; a loop's body may have released a tensor.
-		if err := x.Release(); err != nil && !errors.Is(err, asynccopy.ErrClosed) && !errors.Is(err, asynccopy.ErrReleased) {
-			errs = append(errs, fmt.Errorf("dataloader: device memory: %w", err))
+	for _, x := range append(v.device, v.copied) {
+		if err := releaseTensor(x); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	*v = view{}
 	return errs
+}
+
+// releaseTensor releases x, unless it is gone: a closed device has released its memory, and a loop's body may have
+// released a tensor.
+func releaseTensor(x *asynccopy.Tensor) error {
+	if x == nil {
+		return nil
+	}
+	if err := x.Release(); err != nil && !errors.Is(err, asynccopy.ErrClosed) && !errors.Is(err, asynccopy.ErrReleased) {
+		return fmt.Errorf("dataloader: device memory: %w", err)
+	}
+	return nil
 }
 
 // settle waits until nothing reads the slot's host memory any more, so that it may be written. A copy that
@@ -121,14 +148,14 @@ func (s *slot) settle(ctx context.Context) error {
 // look returns the view of n rows, from the cache where it can.
 func (s *slot) look(n int) (*view, error) {
 	v := &s.views[0]
-	if n != s.capacity {
+	if n != s.rows {
 		v = &s.views[1]
 	}
-	if v.n != n {
+	if v.n != n || v.rows != s.rows {
 		if errs := v.drop(); len(errs) > 0 {
 			return nil, errors.Join(errs...)
 		}
-		*v = view{n: n, host: make([]*tensor.Dense, len(s.layout.fields))}
+		*v = view{n: n, rows: s.rows, host: make([]*tensor.Dense, len(s.layout.fields))}
 	}
 	for i := range v.host {
 		if !s.intact(v.host[i], i, n) {
@@ -168,31 +195,47 @@ func (s *slot) intact(d *tensor.Dense, field, n int) bool {
 	return standard && d.DataOrder() == 0 && !d.IsMasked()
 }
 
-// send starts the copies of the view to the device.
+// send starts the copy of the view to the device.
 func (s *slot) send(v *view) error {
-	stream := s.l.cfg.Stream
-	for i, d := range v.host {
-		if len(v.device) <= i {
-			x, err := stream.Empty(s.layout.fields[i].Dtype, s.batchShape(i, v.n)...)
-			if err != nil {
-				return s.copyError(i, err)
-			}
-			v.device = append(v.device, x)
-		}
-		err := stream.ToDeviceInto(v.device[i], d, true)
-		if errors.Is(err, asynccopy.ErrReleased) { // the loop's body released it
-			if v.device[i], err = stream.Empty(s.layout.fields[i].Dtype, s.batchShape(i, v.n)...); err == nil {
-				err = stream.ToDeviceInto(v.device[i], d, true)
-			}
-		}
-		if err != nil {
-			return s.copyError(i, err)
-		}
-		s.copies = append(s.copies, v.device[i].Ready())
+	err := s.prepareDevice(v)
+	if err == nil {
+		err = s.l.cfg.Stream.ToDeviceInto(v.copied, v.raw, true)
 	}
+	if err != nil {
+		return fmt.Errorf("copy to the device: %w", err)
+	}
+	s.copies = append(s.copies, v.copied.Ready())
 	return nil
 }
 
-func (s *slot) copyError(field int, err error) error {
-	return fmt.Errorf("field %s: copy to the device: %w", s.layout.fields[field].describe(), err)
+// prepareDevice makes the view's tensors on the device, where they are not there yet or the loop's body has released
+// them.
+func (s *slot) prepareDevice(v *view) (err error) {
+	if s.onDevice == nil {
+		if s.onDevice, err = s.l.cfg.Stream.Empty(tensor.Uint8, s.block.Shape()...); err != nil {
+			return err
+		}
+	}
+	if v.copied == nil { // all bytes up to the last row's
+		last := len(s.mem) - 1
+		end := int(uintptr(unsafe.Pointer(&s.mem[last][0]))-uintptr(unsafe.Pointer(&s.block.Raw[0]))) + v.n*s.rowBytes[last]
+		v.raw = tensor.New(tensor.WithShape(end), tensor.WithBacking(s.block.Raw[:end:end]))
+		if v.copied, err = s.onDevice.Part(0, tensor.Uint8, end); err != nil {
+			return err
+		}
+	}
+	at := 0
+	for i, size := range s.rowBytes {
+		switch {
+		case len(v.device) == i:
+			v.device = append(v.device, nil)
+			fallthrough
+		case v.device[i] == nil, v.device[i].DevicePtr() == 0:
+			if v.device[i], err = s.onDevice.Part(int64(at), s.layout.fields[i].Dtype, s.batchShape(i, v.n)...); err != nil {
+				return err
+			}
+		}
+		at += aligned(s.rows * size)
+	}
+	return nil
 }

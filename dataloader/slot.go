@@ -19,11 +19,13 @@ import (
 type slot struct {
 	buffer
 	l        *Loader
-	capacity int             // rows that there is memory for
-	fillings int             // since capacity was last looked at
-	largest  int             // number of rows in those
-	pinned   []*tensor.Dense // lent by the engine, by field; never handed out
-	views    [2]view         // of all rows, and of the last other number of rows
+	capacity int               // rows that there is memory for
+	fillings int               // since capacity was last looked at
+	largest  int               // number of rows in those
+	block    *tensor.Dense     // the memory, lent by the engine; never handed out
+	rows     int               // that the fields are laid out for
+	onDevice *asynccopy.Tensor // of the block's size
+	views    [2]view           // of all rows, and of the last other number of rows
 	copies   []*asynccopy.Event
 
 	mu      sync.Mutex // guards the rest while workers fill the slot
@@ -48,9 +50,12 @@ type slot struct {
 
 // view is the tensors of a batch of n rows, in the slot's memory.
 type view struct {
-	n      int
-	host   []*tensor.Dense
-	device []*asynccopy.Tensor
+	n, rows int // rows that the fields are laid out for
+	host    []*tensor.Dense
+	device  []*asynccopy.Tensor // parts of the slot's
+
+	raw    *tensor.Dense     // the bytes of the block up to the last row's,
+	copied *asynccopy.Tensor // and where they are copied to
 }
 
 // fault is something that went wrong at a row of a batch.
