@@ -22,6 +22,10 @@
 //	Dataset.__getitem__, __getitems__    Dataset.Read, BatchReader.ReadBatch
 //	Sampler, BatchSampler                Sampler, BatchSampler
 //	TensorDataset                        FromTensors
+//	Subset, random_split                 Subset, RandomSplit, RandomSplitFractions
+//	ConcatDataset, StackDataset          Concat, Zip
+//	transform                            Map, MapInPlace
+//	MultiNodeWeightedSampler             Interleave
 //	SequentialSampler, RandomSampler     Sequential, Random, RandomWithReplacement
 //	SubsetRandomSampler                  SubsetRandom, FromIndices
 //	WeightedRandomSampler                Weighted

@@ -89,8 +89,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 		l.engine = pintensor.Default()
 	}
 	l.tokens = cfg.prefetch(layout.batchBytes(l.rows)) + 1
-	_, whole := ds.(*tensorDataset) // which writes every byte
-	l.zero = !whole
+	l.zero = !overwrites(ds)
 	return l, nil
 }
 

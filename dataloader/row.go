@@ -20,6 +20,10 @@ type buffer struct {
 	epoch   int
 	turn    uint64                    // changes each time the buffer is filled anew
 	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for
+
+	// origin are the rows of another buffer that this one's stand for, if it does: a set inside another
+	// writes here, and has the generators of the sample that is made of it.
+	origin Rows
 }
 
 // Row is where one sample is written: its part of the batch, for each field. It is valid until the Read
@@ -68,6 +72,9 @@ func values[T any](b *buffer, call string, field int, raw []byte) []T {
 // before. Asking again continues the same generator. It is valid as long as the row, and not safe for
 // concurrent use.
 func (r Row) Rand() *rand.Rand {
+	for r.b.origin.b != nil {
+		r = r.b.origin.Row(r.k)
+	}
 	rands := r.b.rands.Load()
 	if rands == nil {
 		rands = r.b.makeRands()
@@ -164,12 +171,16 @@ func MakeRows(fields []Field, n int) (Rows, error) {
 	}
 	b := &buffer{layout: l, mem: make([][]byte, len(fields)), indices: make([]int, n), turn: 1}
 	for i, size := range l.rowBytes {
-		// Memory of a []uint64, for the alignment that Values needs.
-		words := make([]uint64, (n*size+7)/8)
-		b.mem[i] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n*size)
+		b.mem[i] = alignedBytes(n * size)
 	}
 	for k := range b.indices {
 		b.indices[k] = k
 	}
 	return Rows{b, 0, n}, nil
+}
+
+// alignedBytes returns zeroed memory with the alignment that Values needs: that of a []uint64.
+func alignedBytes(n int) []byte {
+	words := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }

@@ -59,7 +59,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 	} else if l.plan.dealt == nil {
 		workers = 0
 	}
-	reader, _ := l.ds.(BatchReader)
+	reader := batchReaderOf(l.ds)
 	for range workers {
 		r.crew = append(r.crew, &worker{r: r, reader: reader})
 	}
