@@ -14,9 +14,7 @@ package asynccopy
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -27,6 +25,8 @@ type buffer struct {
 	ptr  driver.DevicePtr
 	size int64
 	home *Stream // where it was allocated and will be freed
+
+	next, prev *buffer // in the device's list; guarded by Device.mu
 
 	mu       sync.Mutex
 	ready    *Event // the last write; nil if there was none
@@ -214,12 +214,9 @@ func (b *buffer) free() error {
 		}
 	}
 	defer s.gate.leave()
-	err := s.afterAll(b.home)
+	tick, err := s.follow(b)
 	if err == nil {
-		err = s.afterUses(b.ready, b.uses) // nobody changes them any more, and all were issued
-	}
-	if err == nil {
-		err = d.memory.free(b.ptr, b.size, s)
+		err = d.memory.free(b.ptr, b.size, s, tick)
 	}
 	if err != nil && !sticky(err) { // on a device that is lost nothing can be freed, nor is left
 		d.postponeFree(b)
@@ -229,26 +226,86 @@ func (b *buffer) free() error {
 	return err
 }
 
+// follow makes s wait for everything that uses b, which nobody changes any more, and returns the tick at which s is
+// seen to have done so.
+func (s *Stream) follow(b *buffer) (tick int64, err error) {
+	if err := s.afterAll(b.home); err != nil {
+		return 0, err
+	}
+	waited := false
+	for i := -1; i < len(b.uses); i++ {
+		u := use{last: b.ready}
+		if i >= 0 {
+			u = b.uses[i]
+		} else if b.ready == nil {
+			continue
+		} else {
+			u.stream = b.ready.stream
+		}
+		if u.over() {
+			continue
+		}
+		if !u.foreign && u.stream == s && u.last.tick.Load() != 0 {
+			tick = max(tick, u.last.tick.Load())
+			continue
+		}
+		waited = true
+		if u.foreign {
+			err = s.afterAll(u.stream)
+		} else {
+			err = s.after(u.last)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case waited: // which the clock of s does not know of
+		e, err := s.record()
+		if err != nil {
+			s.dev.postpone(err)
+			return unknown, nil
+		}
+		return e.tick.Load(), nil
+	case b.ready == nil && len(b.uses) == 0: // what allocated the memory, and used it before, may be under way
+		return unknown, nil
+	}
+	return tick, nil
+}
+
 // postponeFree lists b to be freed at the next occasion.
 func (d *Device) postponeFree(b *buffer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.limbo = append(d.limbo, b)
+	d.hasLimbo.Store(true)
 }
 
 // forget takes b out of the device's accounts, and add enters it.
 func (d *Device) forget(b *buffer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.live, b)
+	d.counts.tensors--
 	d.counts.memory.add(-b.size)
+	if b.next != nil {
+		b.next.prev = b.prev
+	}
+	if b.prev != nil {
+		b.prev.next = b.next
+	} else {
+		d.live = b.next
+	}
 }
 
 func (d *Device) add(b *buffer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.live[b] = struct{}{}
+	d.counts.tensors++
 	d.counts.memory.add(b.size)
+	if b.next = d.live; b.next != nil {
+		b.next.prev = b
+	}
+	d.live = b
 }
 
 // dropped is what the collector does with memory that nobody released. It only lists it: a finalizer must not
@@ -274,9 +331,13 @@ func (d *Device) dropped(b *buffer) {
 
 // freeLimbo frees what is listed. Errors are left for the next call.
 func (d *Device) freeLimbo() {
+	if !d.hasLimbo.Load() {
+		return
+	}
 	d.mu.Lock()
 	list := d.limbo
 	d.limbo = nil
+	d.hasLimbo.Store(false)
 	d.mu.Unlock()
 	for _, b := range list {
 		d.postpone(b.free())
@@ -287,12 +348,15 @@ func (d *Device) freeLimbo() {
 func (d *Device) freeAll() error {
 	d.mu.Lock()
 	d.limbo = nil // those are in live too
-	left := slices.Collect(maps.Keys(d.live))
+	var left []*buffer
+	for b := d.live; b != nil; b = b.next {
+		left = append(left, b)
+	}
 	d.mu.Unlock()
 	var errs []error
 	for _, b := range left {
 		if b.ptr != 0 {
-			errs = append(errs, d.retry(func() error { return d.memory.free(b.ptr, b.size, d.own) }))
+			errs = append(errs, d.retry(func() error { return d.memory.free(b.ptr, b.size, d.own, unknown) }))
 		}
 		d.forget(b)
 	}

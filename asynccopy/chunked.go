@@ -64,7 +64,7 @@ func (d *Device) giveBack(c *chunk, e *Event) {
 	case c.lent == nil && e != nil:
 		e.hold(c.raw)
 	case c.lent != nil && e != nil:
-		c.hold.Until(e)
+		c.hold.Until((*flight)(e))
 	case c.lent != nil:
 		c.hold.Done()
 	}
@@ -244,7 +244,7 @@ func (c *chunked) settle(err error) error {
 	}
 	for _, k := range c.chunks {
 		c.stream.dev.giveBack(k, c.event)
-		c.stream.dev.putEvent(k.done)
+		c.stream.dev.events.put(k.done)
 	}
 	return err
 }

@@ -241,7 +241,8 @@ func TestStatsCountCopies(t *testing.T) {
 		r.ok(must(s.ToHostInto(p, x, true))(r).Wait(r.Context()))
 		got := r.dev.Stats()
 		want := asynccopy.Stats{
-			Memory: asynccopy.Usage{Current: 1500, Peak: 1500, Total: 1500}, Tensors: 2, Streams: 1, Events: got.Events,
+			Memory: asynccopy.Usage{Current: 1500, Peak: 1500, Total: 1500}, Lent: asynccopy.Usage{Current: 1536, Peak: 1536, Total: 1536},
+			Tensors: 2, Streams: 1, Events: got.Events,
 			ToDevice: asynccopy.Traffic{Copies: 2, Bytes: 1500, Staged: 1},
 			ToHost:   asynccopy.Traffic{Copies: 1, Bytes: 1000},
 		}

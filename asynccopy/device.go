@@ -18,23 +18,24 @@ type Device struct {
 	drv     driver.Device
 	ordinal int
 	cuda    bool
-	memory  memory
+	memory  *memory
 	own     *Stream                  // frees what was made on a stream that is closed
 	engine  func() *pintensor.Engine // lends what copies need on the host
 	gate    gate
 	gone    chan struct{}         // closed when Close has done its work
 	dead    atomic.Pointer[error] // the sticky error
 
-	hasPostponed atomic.Bool
+	events handles
+
+	hasPostponed, hasLimbo atomic.Bool
 
 	mu        sync.Mutex
 	closing   bool // no new streams
 	postponed []error
-	events    []driver.Event // free ones
 	streams   map[*Stream]struct{}
 	unsure    []*Event        // of closed streams; the driver could not say whether they are complete
 	zombies   []driver.Stream // could not be destroyed
-	live      map[*buffer]struct{}
+	live      *buffer
 	limbo     []*buffer // to be freed at the next occasion: dropped tensors, and what could not be freed
 	counts    counts
 }
@@ -42,13 +43,14 @@ type Device struct {
 // OpenDriver returns the device with the given ordinal of drv. It is for tests in this module, and for the
 // Open functions.
 func OpenDriver(drv driver.Driver, ordinal int, opts ...Option) (*Device, error) {
-	if _, err := apply("OpenDriver", opts); err != nil {
+	o, err := apply("OpenDriver", opts)
+	if err != nil {
 		return nil, err
 	}
-	return open(drv, ordinal)
+	return open(drv, ordinal, o)
 }
 
-func open(drv driver.Driver, ordinal int) (*Device, error) {
+func open(drv driver.Driver, ordinal int, o options) (*Device, error) {
 	n, err := drv.Devices()
 	if err != nil {
 		return nil, fmt.Errorf("asynccopy: %w", err)
@@ -63,22 +65,22 @@ func open(drv driver.Driver, ordinal int) (*Device, error) {
 	d := &Device{
 		drv: dev, ordinal: ordinal, cuda: drv.Host().Name() == "cuda",
 		engine: pintensor.Default, gone: make(chan struct{}),
-		streams: make(map[*Stream]struct{}), live: make(map[*buffer]struct{}),
+		streams: make(map[*Stream]struct{}),
 	}
-	if err := d.start(); err != nil {
+	if err := d.start(o); err != nil {
 		return nil, errors.Join(err, d.fail(dev.Close()))
 	}
 	return d, nil
 }
 
 // start makes the device's own stream and finds out how its memory is allocated.
-func (d *Device) start() error {
+func (d *Device) start(o options) error {
 	s, err := d.NewStream()
 	if err != nil {
 		return err
 	}
 	d.own = s
-	if d.memory, err = newMemory(d); err != nil {
+	if d.memory, err = newMemory(d, o.limit); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return nil
@@ -129,7 +131,7 @@ func (d *Device) Close() error {
 		errs = append(errs, s.Close())
 	}
 	d.gate.shut()
-	errs = append(errs, d.freeAll(), d.own.Close(), d.memory.close(), d.release())
+	errs = append(errs, d.freeAll(), d.memory.close(), d.own.Close(), d.release())
 	return distinct(errs)
 }
 
@@ -140,20 +142,18 @@ func (d *Device) release() error {
 		errs = append(errs, d.fail(d.drv.DestroyStream(h)))
 	}
 	for _, e := range d.unsure {
-		d.events = append(d.events, e.handle)
+		e.give(e.handle)
 		e.handle = 0
 	}
-	for _, h := range d.events {
-		if h != 0 {
-			errs = append(errs, d.fail(d.retry(func() error { return d.drv.DestroyEvent(h) })))
-		}
+	for h := d.events.take(); h != 0; h = d.events.take() {
+		errs = append(errs, d.fail(d.retry(func() error { return d.drv.DestroyEvent(h) })))
 	}
 	errs = append(errs, d.fail(d.retry(d.drv.Close)))
 	errs = append(errs, d.postponed...)
 	for _, e := range d.unsure {
 		e.retire(errLost) // the context has gone, and the work with it
 	}
-	d.postponed, d.unsure, d.zombies, d.events = nil, nil, nil, nil
+	d.postponed, d.unsure, d.zombies = nil, nil, nil
 	return distinct(errs)
 }
 

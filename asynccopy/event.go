@@ -4,14 +4,20 @@ package asynccopy
 //
 // A driver's event costs a microsecond to make, so a device keeps those that are free. An Event gives its one
 // back when somebody has seen it completed and nobody is inside a driver call on it. An Event
-// that the caller drops is not lost: its stream lists it until it is completed, and looks at the oldest now
+// that the caller drops is not lost: its stream lists it until it is completed, and looks at one now
 // and then (see Stream.track).
+//
+// A stream completes in order, so an event seen complete tells of those recorded before it, and the driver need
+// not be asked about each. Two goroutines may record at once, in an order that only the driver knows. So a stream
+// has a clock, which an event reads before it is recorded and advances after: those that had advanced it to what
+// another read before were recorded first.
 
 import (
 	"context"
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -22,6 +28,9 @@ import (
 type Event struct {
 	stream *Stream
 	stage  *stage // the host's part of the work, nil if it has none
+
+	before int64        // the stream's clock before the event was recorded
+	tick   atomic.Int64 // and after; 0 while it was not
 
 	mu     sync.Mutex
 	handle driver.Event // 0 once retired
@@ -162,8 +171,30 @@ func (e *Event) poll(ctx context.Context) error {
 // result returns what is known without asking the driver.
 func (e *Event) result() (done bool, err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.done, e.err
+	h := e.infer()
+	done, err = e.done, e.err
+	e.mu.Unlock()
+	e.give(h)
+	return done, err
+}
+
+// infer makes e done if a later event of its stream was seen complete, and returns its handle if that is free
+// then. The lock is held.
+func (e *Event) infer() driver.Event {
+	if e.done || e.stream == nil {
+		return 0
+	}
+	if tick := e.tick.Load(); tick == 0 || tick > e.stream.seen.Load() || !e.landed() {
+		return 0
+	}
+	return e.settle(true, nil)
+}
+
+// give gives a handle back, 0 for none.
+func (e *Event) give(h driver.Event) {
+	if h != 0 {
+		e.stream.dev.events.put(h)
+	}
 }
 
 // landed reports whether the host's part is done.
@@ -194,21 +225,27 @@ func (e *Event) failed() error {
 // done means that e could not be recorded: only the end of its stream's work tells.
 func (e *Event) begin() (h driver.Event, done bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.done {
+	if free := e.infer(); e.done {
+		e.mu.Unlock()
+		e.give(free)
 		return 0, true
 	}
 	e.inside++
-	return e.handle, false
+	h = e.handle
+	e.mu.Unlock()
+	return h, false
 }
 
 // end takes a loan back, and retires e if it is done.
 func (e *Event) end(done bool, err error) {
+	if done && err == nil {
+		e.stream.saw(e)
+	}
 	e.mu.Lock()
 	e.inside--
 	h := e.settle(done, err)
 	e.mu.Unlock()
-	e.stream.dev.putEvent(h)
+	e.give(h)
 }
 
 // retire makes e done, whether or not the driver was asked.
@@ -216,7 +253,7 @@ func (e *Event) retire(err error) {
 	e.mu.Lock()
 	h := e.settle(true, err)
 	e.mu.Unlock()
-	e.stream.dev.putEvent(h)
+	e.give(h)
 }
 
 // settle notes that e is done, and returns its handle if that is free now. The lock is held.
@@ -236,13 +273,15 @@ func (e *Event) settle(done bool, err error) driver.Event {
 	return h
 }
 
-// lose gives the handle of an event that could not be recorded back.
+// lose gives the handle of an event that could not be recorded back. The work is complete when what is recorded
+// later is.
 func (e *Event) lose() {
 	e.mu.Lock()
 	h := e.handle
 	e.handle = 0
 	e.mu.Unlock()
-	e.stream.dev.putEvent(h)
+	e.recorded()
+	e.give(h)
 }
 
 // lost reports whether only the end of the stream's work tells that of e's.
@@ -297,38 +336,4 @@ func (e *Event) sync() error {
 		_, err = e.result()
 	}
 	return err
-}
-
-// newEvent returns an Event with a driver's event, not recorded yet.
-func (s *Stream) newEvent() (*Event, error) {
-	h, err := s.dev.takeEvent()
-	if err != nil {
-		return nil, err
-	}
-	return &Event{stream: s, handle: h}, nil
-}
-
-// takeEvent returns a free driver's event.
-func (d *Device) takeEvent() (driver.Event, error) {
-	d.mu.Lock()
-	if n := len(d.events); n > 0 {
-		h := d.events[n-1]
-		d.events = d.events[:n-1]
-		d.mu.Unlock()
-		return h, nil
-	}
-	d.mu.Unlock()
-	h, err := d.drv.NewEvent()
-	return h, d.fail(err)
-}
-
-// putEvent takes a driver's event back. Work that was recorded before in it may still run: recording it
-// again does not change what others already wait for.
-func (d *Device) putEvent(h driver.Event) {
-	if h == 0 {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.events = append(d.events, h)
 }

@@ -2,6 +2,7 @@ package asynccopy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -236,6 +237,39 @@ func ExampleOpenSoft() {
 	_, total, err := dev.MemInfo()
 	fmt.Println(dev, total, err)
 	// Output: device 0 (software device 0) 67108864 <nil>
+}
+
+// A limit, so that several programs can share a GPU.
+func ExampleWithDeviceLimit() {
+	dev, err := asynccopy.OpenSoft(asynccopy.WithDeviceLimit(1 << 20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = s.Empty(tensor.Float32, 1024, 1024)
+	fmt.Println(errors.Is(err, asynccopy.ErrOutOfMemory), err)
+	// Output: true asynccopy: 4194304 bytes are wanted, 0 are lent of the 1048576 that WithDeviceLimit allows: out of memory
+}
+
+// Memory that was released is kept for the next tensor; Trim gives it to other programs.
+func ExampleDevice_Trim() {
+	dev, s := open()
+	defer dev.Close()
+	x, err := s.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2})), false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	x.Release()
+	fmt.Println(dev.Stats().Cached, "bytes cached")
+	err = dev.Trim()
+	fmt.Println(dev.Stats().Cached, "bytes cached", err)
+	// Output:
+	// 512 bytes cached
+	// 0 bytes cached <nil>
 }
 
 // open returns a device and a stream.

@@ -81,6 +81,10 @@ var scripts = map[string]func(t *attempt){
 		t.note(t.onA.Use(t.b))
 		t.note(t.onA.Release())
 	},
+	"Trim": func(t *attempt) {
+		t.upload(t.pinned, true)
+		t.note(t.r.dev.Trim())
+	},
 	"NewStream": func(t *attempt) {
 		if s, err := t.r.dev.NewStream(); t.note(err) {
 			x, err := s.Empty(tensor.Uint8, 100)

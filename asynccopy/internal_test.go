@@ -48,13 +48,13 @@ func TestHandleStaysWhileInUse(t *testing.T) {
 	if done || h == 0 {
 		t.Fatalf("begin() = %#x, %v", h, done)
 	}
-	free := len(d.events)
+	free := len(d.events.free)
 	e.retire(nil)
-	if len(d.events) != free {
+	if len(d.events.free) != free {
 		t.Error("the handle was given back while a call uses it")
 	}
 	e.end(false, nil)
-	if len(d.events) != free+1 {
+	if len(d.events.free) != free+1 {
 		t.Error("the handle was not given back after the call")
 	}
 	if _, done := e.begin(); !done {

@@ -1,177 +1,167 @@
 package asynccopy
 
-// This file has the device memory that tensors are made of.
-//
-// Where the driver allocates in stream order its pool is the cache: memory freed on a stream is reusable
-// there at once, and elsewhere when the work before the free is complete. For drivers without that, cached
-// does the same with lists of its own.
+// This file has the device memory that tensors are made of: how it is found, and what is tried before there is
+// none.
 
 import (
 	"errors"
-	"math/bits"
+	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/pintensor/pin/internal/driver"
 )
 
-// memory is device memory in stream order. Methods may be called concurrently.
-type memory interface {
-	// alloc returns n > 0 bytes for work that is issued to s from now on.
-	alloc(n int64, s *Stream) (driver.DevicePtr, error)
-	// free takes back what alloc returned for n, once the work issued to s so far is complete.
-	free(p driver.DevicePtr, n int64, s *Stream) error
-	// trim gives what is free to the device, waiting for work where it must.
-	trim() error
-	// close is trim for the last time: everything is free and no work is left.
-	close() error
-}
-
-// newMemory chooses by trying.
-func newMemory(d *Device) (memory, error) {
+// newMemory finds out, by trying, whether the driver allocates in stream order.
+func newMemory(d *Device, limit int64) (*memory, error) {
+	m := &memory{dev: d, limit: limit, bins: make(map[int64]*bin)}
 	p, err := d.drv.AllocAsync(1, d.own.handle)
 	switch {
 	case err == nil:
-		return pooled{d}, d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
+		m.pooled = true
+		return m, d.fail(d.retry(func() error { return d.drv.FreeAsync(p, d.own.handle) }))
 	case errors.Is(err, driver.ErrNotSupported):
-		return &cached{dev: d, spare: make(map[int64][]freed)}, nil
+		return m, nil
 	}
 	return nil, d.fail(err)
 }
 
-// pooled is the driver's pool.
-type pooled struct{ dev *Device }
-
-func (m pooled) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
-	p, err := m.dev.drv.AllocAsync(n, s.handle)
-	return p, m.dev.fail(err)
-}
-
-func (m pooled) free(p driver.DevicePtr, _ int64, s *Stream) error {
-	return m.dev.fail(m.dev.drv.FreeAsync(p, s.handle))
-}
-
-func (m pooled) trim() error  { return m.dev.fail(m.dev.drv.TrimPool(0)) }
-func (m pooled) close() error { return nil } // the pool goes with the device
-
-// cached keeps freed memory by size. Sizes are rounded up so that others can use it: to 512 bytes, and by
-// no more than an eighth.
-type cached struct {
-	dev *Device
-
-	mu    sync.Mutex
-	spare map[int64][]freed // by rounded size, oldest first; what was looked at too early goes to the end
-}
-
-// freed is memory that may be used by work on stream at once, and by all when done is complete.
-type freed struct {
-	ptr    driver.DevicePtr
-	stream *Stream
-	done   driver.Event
-}
-
-func rounded(n int64) int64 {
-	step := int64(512)
-	if n > 4096 {
-		step = max(step, 1<<(bits.Len64(uint64(n-1))-4))
+// alloc returns n > 0 bytes for work that is issued to s from now on.
+func (m *memory) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
+	size := m.class(n)
+	p, ok := m.take(size, s)
+	if ok {
+		return p, nil
 	}
-	return (n + step - 1) / step * step
-}
-
-func (m *cached) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
-	size := rounded(n)
-	if f, ok := m.take(size, s); ok {
-		m.dev.putEvent(f.done)
-		return f.ptr, nil
+	if err := m.reserve(size); err != nil {
+		return 0, err
 	}
-	if f, ok := m.take(size, nil); ok {
-		if done, err := m.dev.drv.Query(f.done); err == nil && done {
-			m.dev.putEvent(f.done)
-			return f.ptr, nil
-		}
-		m.put(size, f)
+	var err error
+	if m.pooled {
+		p, err = m.dev.drv.AllocAsync(size, s.handle)
+	} else {
+		p, err = m.dev.drv.Alloc(size)
 	}
-	p, err := m.dev.drv.Alloc(size)
-	return p, m.dev.fail(err)
-}
-
-// take removes the newest memory of a size that was freed on s, or the oldest if s is nil.
-func (m *cached) take(size int64, s *Stream) (freed, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := m.spare[size]
-	at := len(list) - 1
-	if s == nil {
-		at = min(at, 0)
-	}
-	for s != nil && at >= 0 && list[at].stream != s {
-		at--
-	}
-	if at < 0 {
-		return freed{}, false
-	}
-	f := list[at]
-	m.spare[size] = append(list[:at], list[at+1:]...)
-	return f, true
-}
-
-func (m *cached) put(size int64, f freed) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.spare[size] = append(m.spare[size], f)
-}
-
-func (m *cached) free(p driver.DevicePtr, n int64, s *Stream) error {
-	h, err := m.dev.takeEvent()
 	if err != nil {
-		return err
+		m.unreserve(size)
 	}
-	if err := m.dev.drv.Record(h, s.handle); err != nil {
-		m.dev.putEvent(h)
-		return m.dev.fail(err)
+	return p, m.dev.fail(err)
+}
+
+// reserve counts memory that is about to be asked of the driver.
+func (m *memory) reserve(size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limit > 0 && size > m.limit-m.lent.Current-m.cached {
+		return fmt.Errorf("asynccopy: %d bytes are wanted, %d are lent of the %d that WithDeviceLimit allows: %w",
+			size, m.lent.Current, m.limit, ErrOutOfMemory)
 	}
-	m.put(rounded(n), freed{ptr: p, stream: s, done: h})
+	m.lent.add(size)
 	return nil
 }
 
-func (m *cached) trim() error {
+func (m *memory) unreserve(size int64) {
 	m.mu.Lock()
-	all := m.spare
-	m.spare = make(map[int64][]freed)
+	defer m.mu.Unlock()
+	m.lent.add(-size)
+}
+
+// free takes back what alloc returned for n, once the work issued to s so far is complete: elsewhere than on s it
+// may be used when the clock of s was seen at tick, or never if that is unknown.
+func (m *memory) free(p driver.DevicePtr, n int64, s *Stream, tick int64) error {
+	size := m.class(n)
+	if m.keep(freed{p, tick}, size, s) {
+		return nil
+	}
+	err := m.dev.fail(m.dev.drv.FreeAsync(p, s.handle))
+	if err == nil || sticky(err) { // on a device that is lost nothing can be freed, nor is left
+		m.unreserve(size)
+	}
+	return err
+}
+
+// close is flush for the last time: nobody comes later to try again. The device's own stream is open, others are
+// not.
+func (m *memory) close() error {
+	err := m.flush()
+	if err != nil && !sticky(err) {
+		return distinct([]error{err, m.flush()})
+	}
+	return err
+}
+
+// flush gives what is cached to the driver. A driver without a pool may have to wait for work that uses it.
+func (m *memory) flush() error {
+	m.mu.Lock()
+	all := m.bins
+	m.bins = make(map[int64]*bin)
 	m.mu.Unlock()
 	var errs []error
-	for size, list := range all {
-		for _, f := range list {
-			if err := m.release(f); err != nil {
-				errs = append(errs, err)
-				m.put(size, f)
+	for size, b := range all {
+		for _, l := range b.lanes {
+			for i, f := range l.free {
+				err := m.dev.fail(m.giveUp(f.ptr, l.stream))
+				if err != nil {
+					errs = append(errs, err)
+				}
+				if err != nil && !sticky(err) {
+					m.restore(size, l.stream, l.free[i:])
+					break
+				}
+				m.forget(size)
 			}
 		}
 	}
 	return distinct(errs)
 }
 
-// release gives memory to the device. On a device that is lost it can no longer be in use.
-func (m *cached) release(f freed) error {
-	d := m.dev
-	err := d.fail(d.drv.SyncEvent(f.done))
-	if err != nil && !sticky(err) {
-		return err
+// giveUp frees memory behind the work on the stream where it was freed. Of a stream that is closed it is complete.
+func (m *memory) giveUp(p driver.DevicePtr, s *Stream) error {
+	drv := m.dev.drv
+	open := s.exists.enter()
+	if open {
+		defer s.exists.leave()
 	}
-	if err := d.fail(d.drv.Free(f.ptr)); err != nil && !sticky(err) {
-		return err
+	switch {
+	case !m.pooled && open:
+		if err := drv.SyncStream(s.handle); err != nil && !sticky(err) {
+			return err
+		}
+		return drv.Free(p)
+	case !m.pooled:
+		return drv.Free(p)
+	case open:
+		return drv.FreeAsync(p, s.handle)
 	}
-	d.putEvent(f.done)
-	return err
+	return drv.FreeAsync(p, m.dev.own.handle)
 }
 
-func (m *cached) close() error {
-	err := m.trim()
-	if err != nil && !sticky(err) {
-		return distinct([]error{err, m.trim()}) // nobody comes later to try again
+// trim gives what is free to the device, waiting for work where it must.
+func (d *Device) trim() error {
+	if err := errors.Join(d.awaitAll(), d.memory.flush()); err != nil || !d.memory.pooled {
+		return err
 	}
-	return err
+	if err := d.awaitAll(); err != nil { // the pool has what was freed on a stream when that was synchronised
+		return err
+	}
+	return d.fail(d.drv.TrimPool(0))
+}
+
+// Trim gives the device memory that d keeps for later back to the driver and other programs, as PyTorch's
+// empty_cache does. It waits until the work issued so far is complete. Allocations take longer for a while.
+func (d *Device) Trim() error {
+	if d == nil {
+		return errors.New("asynccopy: Trim: the device is nil")
+	}
+	if !d.gate.enter() {
+		return d.closedError("Trim")
+	}
+	defer d.gate.leave()
+	if err := d.failure(); err != nil {
+		return err
+	}
+	d.freeLimbo()
+	return distinct([]error{d.trim()})
 }
 
 // alloc returns n bytes for work on s, or nothing if n is 0. Before it reports that there are none it
@@ -188,7 +178,7 @@ func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 			collect()
 			d.freeLimbo()
 		}
-		if failed := errors.Join(d.awaitAll(), d.memory.trim()); failed != nil {
+		if failed := d.trim(); failed != nil {
 			return 0, distinct([]error{err, failed})
 		}
 		p, err = d.memory.alloc(n, s)
@@ -196,8 +186,8 @@ func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 	return p, err
 }
 
-// collect runs the collector, then waits until a cleanup of its own has run, at most 100 ms. Cleanups run
-// side by side, so those of tensors that it found may still be to come: alloc tries more than once.
+// collect runs the collector, then waits until a cleanup of its own has run, at most 100 ms. Finalizers of tensors
+// that it found may still be to come: alloc tries more than once.
 func collect() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new([16]byte), func(ran chan struct{}) { close(ran) }, ran)

@@ -17,7 +17,7 @@ func OpenSoft(opts ...Option) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(soft.New(soft.Config{Memory: o.memory}), 0)
+	return open(soft.New(soft.Config{Memory: o.memory}), 0, o)
 }
 
 // Open returns the CUDA device with the given ordinal, from 0. Opening one twice gives two Devices, whose
@@ -32,20 +32,25 @@ func Open(ordinal int, opts ...Option) (*Device, error) {
 	if o.memory != 0 {
 		return nil, errors.New("asynccopy: Open: WithMemory is for the software device")
 	}
+	return openCUDA(ordinal, o)
+}
+
+func openCUDA(ordinal int, o options) (*Device, error) {
 	drv, err := cuda.Load()
 	if err != nil {
 		return nil, fmt.Errorf("asynccopy: Open: %w", err)
 	}
-	return open(drv, ordinal)
+	return open(drv, ordinal, o)
 }
 
 // OpenDefault returns the first CUDA device, or the software device if there is none. An error other than
 // ErrUnavailable that opening the CUDA device met is returned.
 func OpenDefault(opts ...Option) (*Device, error) {
-	if _, err := apply("OpenDefault", opts); err != nil {
+	o, err := apply("OpenDefault", opts)
+	if err != nil {
 		return nil, err
 	}
-	d, err := Open(0)
+	d, err := openCUDA(0, o)
 	if errors.Is(err, ErrUnavailable) {
 		return OpenSoft(opts...)
 	}

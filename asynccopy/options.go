@@ -9,6 +9,7 @@ type Option func(*options) error
 
 type options struct {
 	memory int64
+	limit  int64
 }
 
 // WithMemory sets the memory of the software device in bytes. Without it the device has 1 GiB, which is Go
@@ -20,6 +21,20 @@ func WithMemory(bytes int64) Option {
 			return fmt.Errorf("WithMemory: bytes is %d, want at least 1", bytes)
 		}
 		o.memory = bytes
+		return nil
+	}
+}
+
+// WithDeviceLimit bounds the memory that tensors take on the device, what is kept for later included, in bytes:
+// beyond it allocations fail with ErrOutOfMemory, as if the device had no more. Sizes are rounded up to 512 bytes,
+// those above 4 KiB by up to an eighth. What the driver needs for itself comes on top. Without the option there
+// is no limit but the device's.
+func WithDeviceLimit(bytes int64) Option {
+	return func(o *options) error {
+		if bytes <= 0 {
+			return fmt.Errorf("WithDeviceLimit: bytes is %d, want at least 1", bytes)
+		}
+		o.limit = bytes
 		return nil
 	}
 }

@@ -96,7 +96,7 @@ func onEach(t *testing.T, test func(r *rig)) {
 	}
 }
 
-func newRig(t testing.TB, drv driver.Driver) *rig {
+func newRig(t testing.TB, drv driver.Driver, opts ...asynccopy.Option) *rig {
 	t.Helper()
 	leak.Check(t)
 	r := &rig{TB: t, drv: drivertest.Checked(t, drv)}
@@ -104,7 +104,7 @@ func newRig(t testing.TB, drv driver.Driver) *rig {
 	if r.engine, err = pintensor.NewEngine(pintensor.WithDriver(r.drv.Host())); err != nil {
 		t.Fatal(err)
 	}
-	if r.dev, err = asynccopy.OpenDriver(r.drv, 0); err != nil {
+	if r.dev, err = asynccopy.OpenDriver(r.drv, 0, opts...); err != nil {
 		t.Fatal(err)
 	}
 	r.dev.SetEngine(r.engine)
@@ -126,7 +126,7 @@ func (r *rig) end() {
 func (r *rig) checkEmpty() {
 	r.Helper()
 	s := r.dev.Stats()
-	if s.Memory.Current != 0 || s.Tensors != 0 || s.Streams != 0 || s.Events != 0 {
+	if s.Memory.Current != 0 || s.Lent.Current != 0 || s.Cached != 0 || s.Tensors != 0 || s.Streams != 0 || s.Events != 0 {
 		r.Errorf("left on the device: %+v", s)
 	}
 	e := r.engine.Stats()

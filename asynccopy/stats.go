@@ -4,10 +4,12 @@ package asynccopy
 
 import "sync/atomic"
 
-// Stats says what a device holds and did. Bytes are those of tensors, without the driver's rounding.
+// Stats says what a device holds and did.
 type Stats struct {
-	Memory  Usage // device memory of tensors, in bytes
-	Tensors int   // that were neither released nor reclaimed
+	Memory  Usage // device memory of tensors, in bytes as they were asked for
+	Lent    Usage // the same in bytes as sizes are rounded, until it is free: that is what WithDeviceLimit counts
+	Cached  int64 // bytes kept for later by this package; what the driver's pool keeps is not known
+	Tensors int   // that were neither released nor reclaimed; a tensor and its parts count as one
 	Streams int   // open
 	Events  int   // on open streams, not seen complete yet
 
@@ -40,7 +42,8 @@ func (u *Usage) add(n int64) {
 
 // counts are a device's figures.
 type counts struct {
-	memory             Usage // guarded by Device.mu
+	memory             Usage // guarded by Device.mu, as tensors is
+	tensors            int
 	toDevice, toHost   traffic
 	reclaimed, retries atomic.Int64
 }
@@ -65,11 +68,14 @@ func (d *Device) Stats() Stats {
 	defer d.mu.Unlock()
 	s := Stats{
 		Memory:    d.counts.memory,
-		Tensors:   len(d.live),
+		Tensors:   d.counts.tensors,
 		ToDevice:  d.counts.toDevice.read(),
 		ToHost:    d.counts.toHost.read(),
 		Reclaimed: d.counts.reclaimed.Load(),
 		Retries:   d.counts.retries.Load(),
+	}
+	if d.memory != nil { // it is not there yet if opening failed
+		s.Lent, s.Cached = d.memory.usage()
 	}
 	for stream := range d.streams {
 		if stream == d.own {

@@ -163,7 +163,8 @@ func (x *Tensor) Use(s *Stream) error {
 // are complete. It does not wait. Memory that x shares with parts goes back when the last of them is
 // released. x must not be used afterwards; releasing it again returns ErrReleased.
 //
-// An error means that the driver failed. The memory is freed later then, at the latest by Device.Close.
+// An error means that the driver failed, now or for good before. The memory is freed later then, at the latest by
+// Device.Close.
 func (x *Tensor) Release() error {
 	if x == nil || x.buf == nil {
 		return errors.New("asynccopy: Release: the tensor is nil")
@@ -180,10 +181,13 @@ func (x *Tensor) Release() error {
 	if last {
 		runtime.SetFinalizer(x.owner(), nil)
 	}
-	if !free || !open { // the memory of a closed device went with it
-		return nil
+	if free && open { // the memory of a closed device went with it
+		err = x.buf.free()
 	}
-	return x.buf.free()
+	if dead := d.dead.Load(); err == nil && dead != nil && open {
+		err = *dead
+	}
+	return err
 }
 
 // owner returns the Tensor that was made with the memory. It has the finalizer, and parts keep it reachable.

@@ -145,10 +145,11 @@ func (s *Stream) copy(a access, hold pintensor.Hold, call func(done driver.Event
 	if err != nil {
 		err = s.abandon(e, err)
 	} else {
+		e.recorded()
 		a.publish(e)
 	}
 	s.track(e)
-	hold.Until(e)
+	hold.Until((*flight)(e))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintens
 		err := c.run((*worker).fill)
 		hold.Done()
 		if err == nil {
-			err = s.dev.fail(s.dev.drv.Record(e.handle, s.handle))
+			err = s.recordStaged(e)
 		}
 		return c.settle(err)
 	}, a.end)

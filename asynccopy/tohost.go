@@ -182,7 +182,7 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Ev
 	}
 	s.start(e.stage, list, func(issued func()) error {
 		c.issued = func() error {
-			err := s.dev.fail(s.dev.drv.Record(e.handle, s.handle))
+			err := s.recordStaged(e)
 			issued()
 			return err
 		}

@@ -100,6 +100,14 @@ type Completion interface {
 	Wait(ctx context.Context) error
 }
 
+// Successor is a Completion that knows its place in a queue: Follows reports that c is not completed after it.
+// Then only the later of the two has to be asked about. Memory that is copied again and again on one stream so
+// costs no more to keep track of than memory copied once.
+type Successor interface {
+	Completion
+	Follows(c Completion) bool
+}
+
 // lend makes the block the property of a tensor. Its caller has taken it from the cache.
 func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	b.mu.Lock()

@@ -5,6 +5,7 @@ package pintensor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -83,6 +84,8 @@ func (h Hold) Until(c Completion) {
 	if len(b.uses) == 0 {
 		e.n.inFlight.add(b.size)
 		b.keep = h.mem
+	} else if s, ok := c.(Successor); ok {
+		b.uses = slices.DeleteFunc(b.uses, func(u use) bool { return s.Follows(u.done) })
 	}
 	b.uses = append(b.uses, use{seq: e.lastUse.Add(1), done: c})
 	enqueue := !b.queued
