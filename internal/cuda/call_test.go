@@ -132,6 +132,7 @@ func useAll(l *fakeLibrary) (failed []error) {
 	if !note(err) {
 		return failed
 	}
+	note(d.Within(func() error { return nil }))
 	_, _, err = d.MemInfo()
 	note(err)
 	if s, err := d.NewStream(0); note(err) {

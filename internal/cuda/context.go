@@ -42,6 +42,16 @@ func (f *frame) within(ctx uintptr, calls func() error) error {
 	return f.pop(calls())
 }
 
+// Within calls call with the device's context current.
+func (d *Device) Within(call func() error) (err error) {
+	f, err := d.begin(&d.lib.ctxPushCurrent)
+	if err != nil {
+		return err
+	}
+	defer func() { err = d.end(f, err) }() // also where call panics
+	return call()
+}
+
 // closing is set in Device.state by Close; the rest of it counts calls in flight.
 const closing = 1 << 62
 

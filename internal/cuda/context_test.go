@@ -7,6 +7,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/leak"
+	"golang.org/x/sys/unix"
 )
 
 // TestContextByHandle: newer libraries are spared two calls and a locked thread for each copy.
@@ -92,6 +94,44 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
+}
+
+func TestWithin(t *testing.T) {
+	leak.Check(t)
+	l := newFake(t)
+	_, d := openFake(t, l, 1)
+	defer d.Close()
+	current := func() []uintptr {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return slices.Clone(l.current[unix.Gettid()])
+	}
+	failed := errors.New("failed")
+	err := d.Within(func() error {
+		if got := current(); len(got) != 1 || got[0] != fakeContext+1 {
+			t.Errorf("the contexts %#x are current, want device 1's", got)
+		}
+		return failed
+	})
+	if err != failed {
+		t.Errorf("Within: %v, want the call's error", err)
+	}
+	func() {
+		defer func() {
+			if p := recover(); p != "panic" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		d.Within(func() error { panic("panic") })
+	}()
+	if got := current(); len(got) != 0 {
+		t.Errorf("the contexts %#x are still current", got)
+	}
+	l.fail["cuCtxPushCurrent_v2"] = fakeError
+	if err := d.Within(func() error { t.Error("called without a context"); return nil }); err == nil {
+		t.Error("Within without a context returns nil")
+	}
+	delete(l.fail, "cuCtxPushCurrent_v2")
 }
 
 func TestHostUsesAContextThatIsThere(t *testing.T) {

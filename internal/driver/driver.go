@@ -78,6 +78,11 @@ type Device interface {
 	// Name is the device's name, for people.
 	Name() string
 
+	// Within calls call once, with the device's context current where devices have such a thing, and returns
+	// its error: for calls of other libraries, such as cuBLAS. call runs on the calling goroutine, locked to
+	// its thread, and must not close the device.
+	Within(call func() error) error
+
 	// MemInfo returns the device's free and total memory in bytes.
 	MemInfo() (free, total int64, err error)
 

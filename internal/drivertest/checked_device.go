@@ -86,6 +86,8 @@ type checkedDevice struct {
 
 func (d *checkedDevice) Name() string { return d.inner.Name() }
 
+func (d *checkedDevice) Within(call func() error) error { return d.inner.Within(call) }
+
 func (d *checkedDevice) MemInfo() (free, total int64, err error) { return d.inner.MemInfo() }
 
 func (d *checkedDevice) TrimPool(keep int64) error { return d.inner.TrimPool(keep) }

@@ -85,6 +85,13 @@ type faultyDevice struct {
 
 func (d *faultyDevice) Name() string { return d.inner.Name() }
 
+func (d *faultyDevice) Within(call func() error) error {
+	if err := d.faults.before("Within"); err != nil {
+		return err
+	}
+	return d.inner.Within(call)
+}
+
 func (d *faultyDevice) MemInfo() (free, total int64, err error) {
 	if err := d.faults.before("MemInfo"); err != nil {
 		return 0, 0, err

@@ -180,6 +180,7 @@ func testAfterClose(r *rig) {
 	r.ok(d.Close())
 	r.ok(d.Close())
 	calls := map[string]func() error{
+		"Within":         func() error { return d.Within(func() error { r.Error("called after Close"); return nil }) },
 		"MemInfo":        func() error { _, _, err := d.MemInfo(); return err },
 		"Alloc":          func() error { _, err := d.Alloc(1); return err },
 		"Free":           func() error { return d.Free(p) },

@@ -94,6 +94,15 @@ func asError(err *driver.Error) error {
 
 func (d *device) Name() string { return fmt.Sprintf("software device %d", d.ordinal) }
 
+// Within has no context to make current.
+func (d *device) Within(call func() error) error {
+	if err := d.begin("Within"); err != nil {
+		return err
+	}
+	d.mu.Unlock()
+	return call()
+}
+
 func (d *device) MemInfo() (free, total int64, err error) {
 	if err := d.begin("MemInfo"); err != nil {
 		return 0, 0, err
