@@ -8,7 +8,9 @@ import (
 
 // The generator's first draw for counter and key 0 is that of the Random123 library's known answers (kat_vectors,
 // philox4x32-10): an element is kept if its word is below the threshold, so each threshold brackets a word.
-func TestDropoutDrawsPhilox(t *testing.T) {
+func TestDropoutDrawsPhilox(t *testing.T) { everywhere(t, testDropoutDrawsPhilox) }
+
+func testDropoutDrawsPhilox(t *testing.T) {
 	words := []uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}
 	in := []float32{1, 1, 1, 1}
 	for k, w := range words {
@@ -66,7 +68,9 @@ func testDropout[T float](t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestCount(t *testing.T) { everywhere(t, testCount) }
+
+func testCount(t *testing.T) {
 	step := uint64(math.MaxUint32)
 	run(t, "count", [3]uint32{2, 1, 1}, &step)
 	if step != 1<<32 {

@@ -1,11 +1,9 @@
 package kernels
 
-// The kernels compiled for the host, and how tests call them.
+// The kernels compiled for the host.
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,68 +82,23 @@ func emulator(t testing.TB) *library {
 	return l
 }
 
-var running sync.Mutex // the emulation has global state
-
-// run runs a kernel on a grid of blocks, as cuLaunchKernel would: an argument is a slice, for its address, a
-// pointer, or a value.
-func run(t testing.TB, name string, grid [3]uint32, args ...any) {
+// emulate runs a kernel on the host. The arguments are addresses of values, as cuLaunchKernel's are.
+func emulate(t testing.TB, name string, grid [3]uint32, args []argument) {
 	t.Helper()
 	l := emulator(t)
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	pointers := make([]unsafe.Pointer, len(args))
-	hold := func(p unsafe.Pointer) unsafe.Pointer { // of a pointer argument: the address of a cell with it
-		if p == nil {
-			cell := new(uintptr)
-			pin.Pin(cell)
-			return unsafe.Pointer(cell)
-		}
-		pin.Pin(p)
-		cell := new(unsafe.Pointer)
-		*cell = p
-		pin.Pin(cell)
-		return unsafe.Pointer(cell)
-	}
-	value := func(p unsafe.Pointer) unsafe.Pointer { pin.Pin(p); return p }
-	for i, a := range args {
-		switch a := a.(type) {
-		case []float32:
-			pointers[i] = hold(unsafe.Pointer(unsafe.SliceData(a)))
-		case []float64:
-			pointers[i] = hold(unsafe.Pointer(unsafe.SliceData(a)))
-		case []int32:
-			pointers[i] = hold(unsafe.Pointer(unsafe.SliceData(a)))
-		case []Instruction:
-			pointers[i] = hold(unsafe.Pointer(unsafe.SliceData(a)))
-		case []Parameter:
-			pointers[i] = hold(unsafe.Pointer(unsafe.SliceData(a)))
-		case *View:
-			pointers[i] = hold(unsafe.Pointer(a))
-		case *Settings:
-			pointers[i] = hold(unsafe.Pointer(a))
-		case *uint64:
-			pointers[i] = hold(unsafe.Pointer(a))
-		case *uint32:
-			pointers[i] = hold(unsafe.Pointer(a))
-		case uint32:
-			pointers[i] = value(unsafe.Pointer(&a))
-		case uint64:
-			pointers[i] = value(unsafe.Pointer(&a))
-		case float32:
-			pointers[i] = value(unsafe.Pointer(&a))
-		case float64:
-			pointers[i] = value(unsafe.Pointer(&a))
-		case *Window:
-			pointers[i] = hold(unsafe.Pointer(a))
-		case *Product:
-			pointers[i] = hold(unsafe.Pointer(a))
-		default:
-			t.Fatalf("argument %d is a %T", i, a)
-		}
-	}
+	cells, pointers := make([]uint64, len(args)), make([]unsafe.Pointer, len(args))
+	pin.Pin(&cells[0])
 	pin.Pin(&pointers[0])
-	running.Lock()
-	defer running.Unlock()
+	for i, a := range args {
+		cells[i] = a.bits
+		if a.data != nil {
+			pin.Pin(a.data)
+			cells[i] = uint64(uintptr(a.data))
+		}
+		pointers[i] = unsafe.Pointer(&cells[i])
+	}
 	switch rc := l.emulate(name, &grid[0], Threads, unsafe.Pointer(&pointers[0])); rc {
 	case 0:
 	case 1:
@@ -153,60 +106,6 @@ func run(t testing.TB, name string, grid [3]uint32, args ...any) {
 	default:
 		t.Fatalf("%s: no such kernel", name)
 	}
-}
-
-// address is where x is, until the test ends.
-func address[T float](t testing.TB, x []T) uint64 {
-	var pin runtime.Pinner
-	pin.Pin(&x[0])
-	t.Cleanup(pin.Unpin)
-	return uint64(uintptr(unsafe.Pointer(&x[0])))
-}
-
-// float is a dtype of the kernels.
-type float interface{ float32 | float64 }
-
-func suffix[T float]() string {
-	if unsafe.Sizeof(T(0)) == 4 {
-		return "_f32"
-	}
-	return "_f64"
-}
-
-// random returns n values between -2 and 2.
-func random[T float](rng *rand.Rand, n int) []T {
-	x := make([]T, n)
-	for i := range x {
-		x[i] = T(rng.Float64()*4 - 2)
-	}
-	return x
-}
-
-// compare checks got against want, relatively to the larger of want and 1.
-func compare[T float](t *testing.T, what string, got []T, want []float64) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
-	}
-	limit := 1e-12
-	if unsafe.Sizeof(T(0)) == 4 {
-		limit = 2e-5
-	}
-	for i, w := range want {
-		g := float64(got[i])
-		if math.IsNaN(g) && math.IsNaN(w) || g == w || float64(T(w)) == g {
-			continue
-		}
-		if d := math.Abs(g - w); !(d <= limit*max(1, math.Abs(w))) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
-		}
-	}
-}
-
-// each runs a test for both dtypes.
-func each(t *testing.T, f32, f64 func(t *testing.T)) {
-	t.Run("float32", f32)
-	t.Run("float64", f64)
 }
 
 func TestStructsAreTheSameInC(t *testing.T) {
@@ -217,32 +116,6 @@ func TestStructsAreTheSameInC(t *testing.T) {
 	} {
 		if got := l.size(name); got != int32(size) {
 			t.Errorf("%s: %d bytes in C++, %d in Go", name, got, size)
-		}
-	}
-}
-
-// Every kernel is called by some test of this package.
-func TestEveryKernelIsTested(t *testing.T) {
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text.Write(b)
-	}
-	all := names.FindAllStringSubmatch(PTX, -1)
-	if len(all) < 40 {
-		t.Fatalf("only %d kernels in the PTX", len(all))
-	}
-	for _, m := range all {
-		base := strings.TrimSuffix(strings.TrimSuffix(m[1], "_f32"), "_f64")
-		if !strings.Contains(text.String(), `"`+base) {
-			t.Errorf("no test runs %s", m[1])
 		}
 	}
 }

@@ -160,7 +160,9 @@ func testMaxPool[T float](t *testing.T) {
 }
 
 // A NaN in a window is its maximum, as in the other operations.
-func TestMaxPoolOfNaN(t *testing.T) {
+func TestMaxPoolOfNaN(t *testing.T) { everywhere(t, testMaxPoolOfNaN) }
+
+func testMaxPoolOfNaN(t *testing.T) {
 	w := window(1, 1, 1, 4, 1, 2, 1, 2, 1, 1, 0, 0)
 	image := []float32{1, float32(math.NaN()), float32(math.NaN()), 2}
 	got, where := make([]float32, 2), make([]int32, 2)

@@ -1,0 +1,182 @@
+package kernels
+
+// How tests run kernels: each on the host, and on a GPU where there is one.
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// argument is one of a kernel: a value, or the address of size bytes of memory.
+type argument struct {
+	bits uint64
+	data unsafe.Pointer
+	size int
+}
+
+// arguments are what a test gives: slices and pointers for their addresses, values as they are.
+func arguments(t testing.TB, args []any) []argument {
+	t.Helper()
+	all := make([]argument, len(args))
+	for i, a := range args {
+		switch a := a.(type) {
+		case []float32:
+			all[i] = memory(a)
+		case []float64:
+			all[i] = memory(a)
+		case []int32:
+			all[i] = memory(a)
+		case []Instruction:
+			all[i] = memory(a)
+		case []Parameter:
+			all[i] = memory(a)
+		case *View:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case *Settings:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case *Window:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case *Product:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case *uint64:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case *uint32:
+			all[i] = memory(unsafe.Slice(a, 1))
+		case uint32:
+			all[i].bits = uint64(a)
+		case uint64:
+			all[i].bits = a
+		case float32:
+			all[i].bits = uint64(math.Float32bits(a))
+		case float64:
+			all[i].bits = math.Float64bits(a)
+		default:
+			t.Fatalf("argument %d is a %T", i, a)
+		}
+	}
+	return all
+}
+
+func memory[T any](x []T) argument {
+	var zero T
+	return argument{data: unsafe.Pointer(unsafe.SliceData(x)), size: len(x) * int(unsafe.Sizeof(zero))}
+}
+
+// onGPU says where run runs kernels. Tests of this package run one after another.
+var onGPU bool
+
+// run runs a kernel on a grid of blocks.
+func run(t testing.TB, name string, grid [3]uint32, args ...any) {
+	t.Helper()
+	if onGPU {
+		launch(t, name, grid, arguments(t, args))
+	} else {
+		emulate(t, name, grid, arguments(t, args))
+	}
+}
+
+// everywhere runs a test on the host, and on a GPU if there is one.
+func everywhere(t *testing.T, test func(t *testing.T)) {
+	t.Run("host", test)
+	if gpu(t) {
+		onGPU = true
+		defer func() { onGPU = false }()
+		t.Run("cuda", test)
+	}
+}
+
+// each runs a test for both dtypes, everywhere.
+func each(t *testing.T, f32, f64 func(t *testing.T)) {
+	everywhere(t, func(t *testing.T) {
+		t.Run("float32", f32)
+		t.Run("float64", f64)
+	})
+}
+
+// slices that arguments refer to by address, for the GPU to have copies of.
+var addressed = map[uint64]argument{}
+
+// address is where x is, until the test ends.
+func address[T float](t testing.TB, x []T) uint64 {
+	var pin runtime.Pinner
+	pin.Pin(&x[0])
+	at := uint64(uintptr(unsafe.Pointer(&x[0])))
+	addressed[at] = memory(x)
+	t.Cleanup(func() {
+		delete(addressed, at)
+		pin.Unpin()
+	})
+	return at
+}
+
+// float is a dtype of the kernels.
+type float interface{ float32 | float64 }
+
+func suffix[T float]() string {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return "_f32"
+	}
+	return "_f64"
+}
+
+// random returns n values between -2 and 2.
+func random[T float](rng *rand.Rand, n int) []T {
+	x := make([]T, n)
+	for i := range x {
+		x[i] = T(rng.Float64()*4 - 2)
+	}
+	return x
+}
+
+// compare checks got against want, relatively to the larger of want and 1.
+func compare[T float](t *testing.T, what string, got []T, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	limit := 1e-12
+	if unsafe.Sizeof(T(0)) == 4 {
+		limit = 2e-5
+	}
+	for i, w := range want {
+		g := float64(got[i])
+		if math.IsNaN(g) && math.IsNaN(w) || g == w || float64(T(w)) == g {
+			continue
+		}
+		if d := math.Abs(g - w); !(d <= limit*max(1, math.Abs(w))) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
+		}
+	}
+}
+
+// Every kernel is called by some test of this package.
+func TestEveryKernelIsTested(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(b)
+	}
+	all := names.FindAllStringSubmatch(PTX, -1)
+	if len(all) < 40 {
+		t.Fatalf("only %d kernels in the PTX", len(all))
+	}
+	for _, m := range all {
+		base := strings.TrimSuffix(strings.TrimSuffix(m[1], "_f32"), "_f64")
+		if !strings.Contains(text.String(), `"`+base) {
+			t.Errorf("no test runs %s", m[1])
+		}
+	}
+}
