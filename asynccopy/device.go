@@ -24,6 +24,7 @@ type Device struct {
 	gate    gate
 	gone    chan struct{}         // closed when Close has done its work
 	dead    atomic.Pointer[error] // the sticky error
+	trace   *Trace
 
 	events handles
 
@@ -62,13 +63,25 @@ func open(drv driver.Driver, ordinal int, o options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asynccopy: %w", err)
 	}
+	return newDevice(dev, ordinal, drv.Host().Name() == "cuda", o)
+}
+
+// newDevice makes a Device of a driver's, which it closes if it fails.
+func newDevice(dev driver.Device, ordinal int, cuda bool, o options) (*Device, error) {
+	if o.trace != nil {
+		t, err := traceDevice(o.trace, dev, fmt.Sprintf("device %d (%s)", ordinal, dev.Name()))
+		if err != nil {
+			return nil, err
+		}
+		dev = t
+	}
 	d := &Device{
-		drv: dev, ordinal: ordinal, cuda: drv.Host().Name() == "cuda",
+		drv: dev, ordinal: ordinal, cuda: cuda, trace: o.trace,
 		engine: pintensor.Default, gone: make(chan struct{}),
 		streams: make(map[*Stream]struct{}),
 	}
 	if err := d.start(o); err != nil {
-		return nil, errors.Join(err, d.fail(dev.Close()))
+		return nil, errors.Join(err, d.fail(d.retry(dev.Close)))
 	}
 	return d, nil
 }

@@ -31,3 +31,6 @@ func TestMain(m *testing.M) {
 	}
 	m.Run()
 }
+
+// MaxFollowed is how many pieces of work a trace follows at a time.
+const MaxFollowed = maxFollowed

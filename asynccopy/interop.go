@@ -26,5 +26,8 @@ func (s *Stream) Issue(name string, issue func(dev driver.Device, stream driver.
 	}
 	defer s.gate.leave()
 	s.awaitTurn()
+	if t, ok := s.dev.drv.(*traced); ok {
+		return s.dev.fail(t.issue(name, s.handle, issue))
+	}
 	return s.dev.fail(issue(s.dev.drv, s.handle))
 }

@@ -14,13 +14,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// kernel returns a kernel that every device has, unloaded when the test ends: its launches are awaited by then.
-func (r *rig) kernel(name string) driver.Function {
+// kernel returns a kernel that every device has. unload is for when its launches have been awaited.
+func (r *rig) kernel(name string) (f driver.Function, unload func()) {
 	r.Helper()
 	dev := r.dev.Driver()
 	m := must(dev.LoadModule(drivertest.Image))(r)
-	r.Cleanup(func() { r.ok(dev.UnloadModule(m)) })
-	return must(dev.Function(m, name))(r)
+	return must(dev.Function(m, name))(r), func() { r.Helper(); r.ok(dev.UnloadModule(m)) }
 }
 
 // axpy issues y += a*x.
@@ -38,7 +37,8 @@ func (r *rig) axpy(s *asynccopy.Stream, f driver.Function, y, x *asynccopy.Tenso
 func TestIssue(t *testing.T) {
 	onEach(t, func(r *rig) {
 		n := longest() / 4
-		f := r.kernel("axpy")
+		f, unload := r.kernel("axpy")
+		defer unload()
 		in, compute, out := r.stream(), r.stream(), r.stream()
 		hx, hy := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n)), tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n))
 		for i, xs := 0, hx.Float32s(); i < n; i++ {

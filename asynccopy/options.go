@@ -8,6 +8,7 @@ import "fmt"
 type Option func(*options) error
 
 type options struct {
+	trace  *Trace
 	memory int64
 	limit  int64
 }
