@@ -20,13 +20,14 @@ import (
 type Engine struct {
 	tensor.StdEng // arithmetic
 
-	limit     int64       // 0: none
-	maxCached int64       // 0: none
-	aging     atomic.Bool // blocks know when they were cached
-	age       sync.Once   // makes it so
-	poison    bool
-	maxWait   time.Duration
-	tracker   *tracker // nil: leaks are not tracked
+	limit       int64       // 0: none
+	maxCached   int64       // 0: none
+	aging       atomic.Bool // blocks know when they were cached
+	age         sync.Once   // makes it so
+	poison      bool
+	parallelism int // goroutines that copy or clear for one call, at most
+	maxWait     time.Duration
+	tracker     *tracker // nil: leaks are not tracked
 
 	hostOnce sync.Once
 	host     driver.Host
@@ -58,7 +59,7 @@ type Engine struct {
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait, poison: invariants, shelves: newShelves()}
+	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, shelves: newShelves()}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)
@@ -82,7 +83,7 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("pintensor: New: %w", err)
 	}
 	if dirty {
-		clearAll(d.Raw)
+		e.clearAll(d.Raw)
 	}
 	return d, nil
 }

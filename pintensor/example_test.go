@@ -421,3 +421,23 @@ func ExampleEngine_Locked() {
 	}
 	// Output: page-locked
 }
+
+// A program whose cores are all busy reading data copies its tensors without further goroutines.
+func ExampleWithParallelism() {
+	engine, err := pintensor.NewEngine(pintensor.WithParallelism(1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	images := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(16, 3, 224, 224)) // 10 MB
+	pinned, err := engine.Pin(images)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Release(pinned)
+	fmt.Println(pinned.Shape(), engine.Owns(pinned))
+	// Output: (16, 3, 224, 224) true
+}

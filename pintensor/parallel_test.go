@@ -3,8 +3,10 @@ package pintensor
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -14,7 +16,7 @@ import (
 
 func TestPartsAreTheWholeAndDoNotOverlap(t *testing.T) {
 	leak.Check(t)
-	for _, n := range []int{0, 1, partSize, parallelFrom - 1, parallelFrom, parallelFrom + 1, 7*partSize + 13, 64*partSize + 5} {
+	for _, n := range []int{0, 1, minPart, parallelFrom - 1, parallelFrom, parallelFrom + 1, 7*minPart + 13, 64*maxPart + 5} {
 		for _, unit := range []int{1, 3, 16, 4096} {
 			var mu sync.Mutex
 			var parts [][2]int
@@ -31,7 +33,7 @@ func TestPartsAreTheWholeAndDoNotOverlap(t *testing.T) {
 				}
 				at = p[1]
 			}
-			if at != n || len(parts) > maxParts {
+			if at != n || len(parts) > n/minPart+1 {
 				t.Fatalf("n %d, unit %d: parts %v", n, unit, parts)
 			}
 		}
@@ -80,5 +82,44 @@ func TestLargeTensors(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+func TestParallelismIsBounded(t *testing.T) {
+	leak.Check(t)
+	before := runtime.GOMAXPROCS(8)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for most, want := range map[int]int{1: 1, 3: 3, 100: 8} {
+		var now, peak atomic.Int64
+		var all sync.WaitGroup // parts end only when as many are under way as may be
+		all.Add(want)
+		var once [64]sync.Once
+		share(most, 16<<20, 1, func(from, to int) {
+			n := now.Add(1)
+			for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+			}
+			if i := from / (to - from); i < want {
+				once[i].Do(all.Done)
+				all.Wait()
+			}
+			now.Add(-1)
+		})
+		if got := int(peak.Load()); got > want {
+			t.Errorf("%d goroutines worked, want at most %d", got, want)
+		}
+	}
+}
+
+func TestWithParallelism(t *testing.T) {
+	for n, want := range map[int]int{0: mostParallel, 1: 1, 7: 7, limitParallel: limitParallel} {
+		if e := newRig(t, WithParallelism(n)); e.parallelism != want {
+			t.Errorf("%d: at most %d goroutines, want %d", n, e.parallelism, want)
+		}
+	}
+	for _, n := range []int{-1, limitParallel + 1} {
+		_, err := NewEngine(WithParallelism(n))
+		if want := fmt.Sprintf("pintensor: WithParallelism: n is %d goroutines, want 0 to 1024", n); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	if c.b.dirty {
-		clearAll(unsafe.Slice((*byte)(c.mem), size))
+		e.clearAll(unsafe.Slice((*byte)(c.mem), size))
 	}
 	c.b.lend(near, 0, size, poisonNaN)
 	if e.tracker != nil {
