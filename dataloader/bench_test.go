@@ -27,35 +27,10 @@ func mnist() (images, labels *tensor.Dense) {
 	return tensor.New(tensor.WithShape(n, 28, 28), tensor.WithBacking(pixels)), tensor.New(tensor.WithShape(n), tensor.WithBacking(digits))
 }
 
-var batchSizes = []int{64, 256, 1024}
+var batchSizes = []int{16, 64, 256, 1024}
 
-// BenchmarkGather is the loop that one would write by hand, in one goroutine, with an order made before.
-func BenchmarkGather(b *testing.B) {
-	images, labels := mnist()
-	pixels, digits := images.Data().([]float32), labels.Data().([]int64)
-	order := rand.New(rand.NewPCG(1, 2)).Perm(len(digits))
-	for _, size := range batchSizes {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			x, y := make([]float32, size*784), make([]int64, size)
-			b.ReportAllocs()
-			b.SetBytes(int64(size) * (784*4 + 8))
-			at := 0
-			for b.Loop() {
-				if at+size > len(order) {
-					at = 0
-				}
-				for k, i := range order[at : at+size] {
-					copy(x[k*784:(k+1)*784], pixels[i*784:(i+1)*784])
-					y[k] = digits[i]
-				}
-				at += size
-			}
-			perSample(b, size)
-		})
-	}
-}
-
-// BenchmarkLoader delivers shuffled batches on the host; an operation is a batch.
+// BenchmarkLoader delivers shuffled batches on the host; an operation is a batch. "mode=gather" is the loop
+// that one would write by hand, in one goroutine, with an order made before.
 func BenchmarkLoader(b *testing.B) {
 	images, labels := mnist()
 	set, err := FromTensors(images, labels)
@@ -63,15 +38,41 @@ func BenchmarkLoader(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, size := range batchSizes {
-		for _, workers := range []int{1, 2, 4, 8, 16} {
+		b.Run(fmt.Sprintf("batch=%d/mode=gather", size), func(b *testing.B) {
+			benchGather(b, images.Data().([]float32), labels.Data().([]int64), size)
+		})
+		for _, workers := range []int{0, 1, 2, 4, 8, 16} {
 			if workers > 2*runtime.GOMAXPROCS(0) {
 				continue
 			}
-			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
+			name := fmt.Sprintf("batch=%d/mode=loader/workers=%d", size, workers)
+			if workers == 0 {
+				name = fmt.Sprintf("batch=%d/mode=loader", size)
+			}
+			b.Run(name, func(b *testing.B) {
 				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast}, int64(size)*(784*4+8))
 			})
 		}
 	}
+}
+
+func benchGather(b *testing.B, pixels []float32, digits []int64, size int) {
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(digits))
+	x, y := make([]float32, size*784), make([]int64, size)
+	b.ReportAllocs()
+	b.SetBytes(int64(size) * (784*4 + 8))
+	at := 0
+	for b.Loop() {
+		if at+size > len(order) {
+			at = 0
+		}
+		for k, i := range order[at : at+size] {
+			copy(x[k*784:(k+1)*784], pixels[i*784:(i+1)*784])
+			y[k] = digits[i]
+		}
+		at += size
+	}
+	perSample(b, size)
 }
 
 // BenchmarkLoaderToDevice delivers shuffled batches on a device, of whichever kind is there, where a second

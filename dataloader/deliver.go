@@ -79,8 +79,12 @@ func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 	if s := r.poll(place, r.leg.end); s != nil {
 		return r.received(ctx, s)
 	}
-	began := time.Now()
-	defer func() { r.l.waited.Add(int64(time.Since(began))) }()
+	began := time.Since(r.began) // cheaper than time.Now
+	defer func() { r.l.waited.Add(int64(time.Since(r.began) - began)) }()
+	var s *slot
+	if r.spinners > 0 && spin(func() bool { s = r.poll(place, r.leg.end); return s != nil }) {
+		return r.received(ctx, s)
+	}
 	return r.wait(ctx, place)
 }
 

@@ -6,15 +6,21 @@ package dataloader
 // worker takes a token, the next place and a slot in one step: so the batch that the loop waits for always
 // has one, and nothing can deadlock.
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
 
 // board is what there is to do in a run, and who waits for it.
 type board struct {
 	mu      sync.Mutex
 	work    sync.Cond // there may be something to do for a worker
 	waiting int       // workers that wait for it
-	live    int       // workers that have not ended
-	looping bool      // a loop runs
+	looking int       // workers that look at news again and again, before they wait
+	news    atomic.Uint32
+	live    int  // workers that have not ended
+	looping bool // a loop runs
 	closed  bool
 
 	leg    *leg // the loop's
@@ -23,6 +29,8 @@ type board struct {
 	place  int  // the next to be begun
 	tokens int  // left
 	most   int  // of them
+
+	spinners int // workers that may be looking
 
 	idle   []*slot // that wait to be filled, in the order in which they were let go
 	shared []task  // batches that were begun, of which parts are left to fill
@@ -41,6 +49,9 @@ type task struct {
 func (b *board) init(g *leg, tokens int) {
 	b.work.L = &b.mu
 	b.leg, b.tokens, b.most = g, tokens, tokens
+	if runtime.GOMAXPROCS(0) > 1 {
+		b.spinners = 1
+	}
 }
 
 // pick returns what w is to do next: a part of a batch that is begun, being needed first, or a batch to
@@ -48,26 +59,70 @@ func (b *board) init(g *leg, tokens int) {
 func (r *run) pick(w *worker) (t task, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	looked := false
 	for {
 		switch {
 		case r.closed:
 			r.dismiss(w)
 			return t, false
 		case len(r.shared) > 0:
-			return r.part(), true
-		case r.tokens > r.reserved() && r.place < r.horizon():
-			return r.take(), true
+			t = r.part()
+			r.passOn()
+			return t, true
+		case r.mayBegin():
+			t = r.take()
+			r.passOn()
+			return t, true
 		case r.tokens > 0 && !r.asked && !r.l.cfg.SingleEpoch:
 			r.lookAhead()
 		case !r.looping:
 			r.dismiss(w)
 			return t, false
+		case !looked && r.looking < r.spinners:
+			looked = true
+			r.look()
 		default:
 			r.waiting++
 			r.work.Wait()
 			r.waiting--
+			looked = false
 		}
 	}
+}
+
+// mayBegin reports whether there is a batch to begin, and a token for it.
+func (b *board) mayBegin() bool { return b.tokens > b.reserved() && b.place < b.horizon() }
+
+// passOn wakes another worker if there is more to do. Whoever made it did not if a worker was looking, which may
+// have been busy with the first of several things since.
+func (b *board) passOn() {
+	if b.waiting > 0 && b.looking == 0 && (len(b.shared) > 0 || b.mayBegin()) {
+		b.work.Signal()
+	}
+}
+
+// look waits for news for a moment, without the lock and without sleeping.
+func (b *board) look() {
+	b.looking++
+	seen := b.news.Load()
+	b.mu.Unlock()
+	spin(func() bool { return b.news.Load() != seen })
+	b.mu.Lock()
+	b.looking--
+}
+
+// spin asks until it is told true, some 20 µs long. To wake a thread that sleeps costs whoever does it several
+// microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes.
+func spin(done func() bool) bool {
+	for range 64 {
+		for range 16 {
+			if done() {
+				return true
+			}
+		}
+		runtime.Gosched()
+	}
+	return false
 }
 
 // reserved is how many tokens are not for reading ahead: between loops, the one for the loop's hands.
@@ -145,7 +200,8 @@ func (r *run) part() task {
 func (r *run) share(t task, parts int) {
 	r.mu.Lock()
 	r.shared = append(r.shared, t)
-	wake := min(r.waiting, parts)
+	r.news.Add(1)
+	wake := min(r.waiting, parts-r.looking)
 	r.mu.Unlock()
 	for range wake {
 		r.work.Signal()
@@ -159,7 +215,8 @@ func (r *run) returned(s *slot) {
 		r.idle = append(r.idle, s)
 	}
 	r.tokens++
-	wake := r.waiting > 0
+	r.news.Add(1)
+	wake := r.waiting > 0 && r.looking == 0
 	r.mu.Unlock()
 	if wake {
 		r.work.Signal()
@@ -197,6 +254,7 @@ func (r *run) dismiss(w *worker) {
 func (r *run) rest() {
 	r.mu.Lock()
 	r.looping = false
+	r.news.Add(1)
 	r.mu.Unlock()
 	r.work.Broadcast()
 }
@@ -217,6 +275,7 @@ func (r *run) close() bool {
 	r.mu.Lock()
 	first := !r.closed
 	r.closed = true
+	r.news.Add(1)
 	if first && r.live == 0 {
 		close(r.done)
 	}
