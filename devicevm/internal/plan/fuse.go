@@ -1,0 +1,110 @@
+package plan
+
+// This file makes one step of a chain, or tree, of operations on single elements.
+//
+// An operation is part of the step of the one that uses its result, if nothing else does. What only repeats
+// elements, as broadcasting a bias does, is not computed at all, but looked at.
+
+import "github.com/pintensor/pin/devicevm/internal/graph"
+
+// longest is the most instructions that a step has.
+const longest = 24
+
+// expr is a step in the making.
+type expr struct {
+	operands []*graph.Node // sources, whose memory is read
+	code     *Elementwise
+}
+
+// tree makes an expr.
+type tree struct {
+	*builder
+	size  int
+	expr  expr
+	exprs []pending
+}
+
+// pending is an instruction whose registers are not numbered yet: operands come first.
+type pending struct {
+	Instr
+	refs [2]ref
+}
+
+// ref is a register: an operand's or an instruction's.
+type ref struct {
+	instr bool
+	k     int
+}
+
+// express returns the step of n.
+func (b *builder) express(n *graph.Node) *expr {
+	t := tree{builder: b, size: n.Size()}
+	t.add(n)
+	args := len(t.expr.operands)
+	number := func(r ref) int {
+		if r.instr {
+			return args + r.k
+		}
+		return r.k
+	}
+	code := &Elementwise{Args: t.expr.code.Args}
+	for _, p := range t.exprs {
+		p.A = number(p.refs[0])
+		if p.Binary {
+			p.B = number(p.refs[1])
+		}
+		code.Code = append(code.Code, p.Instr)
+	}
+	t.expr.code = code
+	return &t.expr
+}
+
+// add appends the instructions of n, and returns the register of its value.
+func (t *tree) add(n *graph.Node) ref {
+	if t.expr.code == nil {
+		t.expr.code = &Elementwise{}
+	}
+	var p pending
+	for i, c := range n.In {
+		p.refs[i] = t.operand(t.source(c))
+	}
+	switch op := n.Op.(type) {
+	case graph.Binary:
+		p.Binary, p.Kind2 = true, op.Kind
+	case graph.Unary:
+		p.Kind1 = op.Kind
+	}
+	t.exprs = append(t.exprs, p)
+	return ref{true, len(t.exprs) - 1}
+}
+
+// operand returns the register of a node's value: of an instruction if it can be computed here.
+func (t *tree) operand(n *graph.Node) ref {
+	if !t.NoFuse && t.consts[n] == nil && t.uses[n] == 1 && !t.kept[n] && n.Size() == t.size && len(t.exprs) < longest && t.elementwise(n) {
+		return t.add(n)
+	}
+	arg := Arg{Kind: Full}
+	c := t.consts[n]
+	repeat, ok := n.Op.(graph.Repeat)
+	switch {
+	case c != nil && c.uniform || n.Size() == 1 && t.size > 1:
+		arg.Kind = Scalar
+	case ok && c == nil && !t.NoFuse && !t.kept[n] && n.Float(1) && repeats(repeat, n):
+		arg = Arg{Kind: Repeated, Rep: n.Size() / n.In[0].Size(), Inner: 1}
+		for _, d := range n.Shape[repeat.Along+1:] {
+			arg.Inner *= d
+		}
+		n = t.source(n.In[0])
+		if n.Size() == 1 {
+			arg = Arg{Kind: Scalar}
+		}
+	}
+	for i, other := range t.expr.operands {
+		if other == n && t.expr.code.Args[i] == arg {
+			return ref{false, i}
+		}
+	}
+	t.expr.operands = append(t.expr.operands, n)
+	t.expr.code.Args = append(t.expr.code.Args, arg)
+	return ref{false, len(t.expr.operands) - 1}
+}

@@ -1,0 +1,158 @@
+// Package plan turns a graph into a program: a list of steps over numbered places in memory, which any device
+// can run in order, as it is, again and again.
+//
+// What nobody asks for is dropped, what never changes is computed once, operations that only look at elements
+// differently cost nothing, chains of operations on single elements become one step, and intermediate results
+// share one arena by lifetime. So a device backend has to know only what each kind of [Step] computes.
+package plan
+
+import (
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Space is a kind of memory.
+type Space uint8
+
+const (
+	Arena Space = iota // intermediate results, by offset
+	Input              // what the caller gives: batches and weights, each by itself
+	Const              // written once
+	State              // kept from run to run: running statistics, a solver's moments
+)
+
+// Value is where a tensor lies, contiguous and row-major.
+type Value struct {
+	Space Space
+	Index int   // of the input, constant or state
+	Off   int64 // in that, in bytes
+	Dtype tensor.Dtype
+	Shape tensor.Shape
+	N     int // elements; none if 0
+}
+
+// Bytes returns the size of v.
+func (v Value) Bytes() int64 {
+	if v.N == 0 {
+		return 0
+	}
+	return int64(v.N) * int64(v.Dtype.Size())
+}
+
+// as returns v with the shape of n, which has as many elements.
+func (v Value) as(n *graph.Node) Value {
+	v.Shape = n.Shape
+	return v
+}
+
+// Step computes one value.
+type Step struct {
+	Node *graph.Node // whose value it is
+	Op   any         // an operation of package graph, *Elementwise, Host or Update
+	In   []Value
+	Out  Value
+
+	// Aux is what the step leaves for the gradient's: MaxPool the int32 place in its image of each maximum, -1
+	// for none; BatchNorm the mean and 1/sqrt(variance + epsilon) of each channel. The gradient's step has it as Aux
+	// too. Solvers have their moments here, both if they have two.
+	Aux Value
+
+	// State is BatchNorm's running mean and variance.
+	State Value
+
+	// Layer numbers the dropouts; a gradient has its layer's.
+	Layer int
+
+	// Eval: not training.
+	Eval bool
+}
+
+// Host is an operation that only computes itself, on host values.
+type Host struct{ Op G.Op }
+
+// Elementwise computes every element of its result from the elements at the same place of its operands, one
+// after the other instruction. Operand i is register i, and the result of instruction j is register
+// len(Args)+j. The last is the result.
+type Elementwise struct {
+	Args []Arg // one for each of Step.In
+	Code []Instr
+}
+
+// Arg says which element of an operand belongs to element i of the result.
+type Arg struct {
+	Kind ArgKind
+
+	// Of Repeated: (i / Inner / Rep)*Inner + i%Inner.
+	Rep, Inner int
+}
+
+// ArgKind is how an operand is looked at.
+type ArgKind uint8
+
+const (
+	Full     ArgKind = iota // i
+	Scalar                  // 0
+	Repeated                // as numpy.repeat does
+)
+
+// Instr is one operation on elements.
+type Instr struct {
+	Binary bool
+	Kind2  graph.BinaryKind // if Binary
+	Kind1  graph.UnaryKind  // if not
+	A, B   int              // registers
+}
+
+// Update changes a weight, Step.Out, by its gradient, Step.In[0], as a solver says.
+type Update struct{ Kind graph.SolverKind }
+
+// Run is what one run of a program depends on beside memory.
+type Run struct {
+	Seed     uint64         // of dropout
+	Count    uint64         // how many runs came before
+	Settings graph.Settings // of the solver
+	Iter     int            // the solver's steps, this one included
+	Bugs     bool           // the solver is as wrong as Gorgonia's
+
+	// NaN and Inf say to look for such a number in the result of each step. One ends the run.
+	NaN, Inf bool
+}
+
+// Program is what a device runs.
+type Program struct {
+	Steps     []Step
+	ArenaSize int64
+	Inputs    []*graph.Node
+	Consts    [][]byte
+	States    []StateInfo
+	Layers    int // dropouts
+
+	// Where has the roots and the inputs.
+	Where map[*graph.Node]Value
+}
+
+// StateInfo describes a state.
+type StateInfo struct {
+	Bytes int64
+	Norm  *graph.BatchNorm // whose running statistics it is; nil if it is a solver's
+	Dtype tensor.Dtype
+}
+
+// AddState adds a state of n elements.
+func (p *Program) AddState(info StateInfo, n int) Value {
+	info.Bytes = int64(n) * int64(info.Dtype.Size())
+	p.States = append(p.States, info)
+	return Value{Space: State, Index: len(p.States) - 1, Dtype: info.Dtype, N: n, Shape: tensor.Shape{n}}
+}
+
+// Fallbacks returns the nodes that only the host can compute.
+func (p *Program) Fallbacks() []*graph.Node {
+	var list []*graph.Node
+	for _, s := range p.Steps {
+		if _, ok := s.Op.(Host); ok {
+			list = append(list, s.Node)
+		}
+	}
+	return list
+}
