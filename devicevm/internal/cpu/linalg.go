@@ -1,0 +1,101 @@
+package cpu
+
+// This file has products of matrices and vectors.
+
+import (
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/plan"
+	"gonum.org/v1/gonum/blas"
+	G "gorgonia.org/gorgonia"
+)
+
+func transposed(t bool) blas.Transpose {
+	if t {
+		return blas.Trans
+	}
+	return blas.NoTrans
+}
+
+// gemm is c = op(a) x op(b): m x n from m x k and k x n, all row-major and contiguous.
+func gemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
+	lda, ldb := k, n
+	if transA {
+		lda = m
+	}
+	if transB {
+		ldb = k
+	}
+	if m == 0 || n == 0 {
+		return
+	}
+	if k == 0 {
+		clear(c)
+		return
+	}
+	switch c := any(c).(type) {
+	case []float32:
+		G.WhichBLAS().Sgemm(transposed(transA), transposed(transB), m, n, k, 1, any(a).([]float32), lda, any(b).([]float32), ldb, 0, c, n)
+	case []float64:
+		G.WhichBLAS().Dgemm(transposed(transA), transposed(transB), m, n, k, 1, any(a).([]float64), lda, any(b).([]float64), ldb, 0, c, n)
+	}
+}
+
+func matMul[T float](r *Runner, s *plan.Step, op graph.MatMul) func() {
+	shape := s.Out.Shape
+	dims := len(shape)
+	m, n := shape[dims-2], shape[dims-1]
+	k := s.In[0].Shape[dims-1]
+	if op.TransA {
+		k = s.In[0].Shape[dims-2]
+	}
+	count := 1
+	for _, d := range shape[:dims-2] {
+		count *= d
+	}
+	return func() {
+		a, b, c := values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out)
+		for i := range count {
+			gemm(op.TransA, op.TransB, m, n, k, a[i*m*k:(i+1)*m*k], b[i*k*n:(i+1)*k*n], c[i*m*n:(i+1)*m*n])
+		}
+	}
+}
+
+func matVec[T float](r *Runner, s *plan.Step, op graph.MatVec) func() {
+	rows, cols := s.In[0].Shape[0], s.In[0].Shape[1]
+	return func() {
+		a, x, y := values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out)
+		if rows == 0 || cols == 0 {
+			clear(y)
+			return
+		}
+		switch y := any(y).(type) {
+		case []float32:
+			G.WhichBLAS().Sgemv(transposed(op.Trans), rows, cols, 1, any(a).([]float32), cols, any(x).([]float32), 1, 0, y, 1)
+		case []float64:
+			G.WhichBLAS().Dgemv(transposed(op.Trans), rows, cols, 1, any(a).([]float64), cols, any(x).([]float64), 1, 0, y, 1)
+		}
+	}
+}
+
+func dot[T float](r *Runner, s *plan.Step) func() {
+	return func() {
+		a, b, c := values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out)
+		var sum float64
+		for i, x := range a {
+			sum += float64(x) * float64(b[i])
+		}
+		c[0] = T(sum)
+	}
+}
+
+func outer[T float](r *Runner, s *plan.Step) func() {
+	return func() {
+		a, b, c := values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out)
+		for i, x := range a {
+			row := c[i*len(b) : (i+1)*len(b)]
+			for j, y := range b {
+				row[j] = x * y
+			}
+		}
+	}
+}
