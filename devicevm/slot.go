@@ -1,0 +1,141 @@
+package devicevm
+
+// This file has inputs: where their values come from, and when they are copied to the device.
+//
+// The value of an input is the later of what VM.Let gave and what gorgonia.Let, or gorgonia.WithValue, bound to the
+// node. Let's is copied when Let is called. What is bound to the node is copied in each run, since nothing tells
+// whether its owner has written to it meanwhile: a loader to its batch, a solver of Gorgonia's to its weights.
+// Weights that this package's solver changes are the exception. They are copied once, and again only if another
+// value is bound.
+
+import (
+	"fmt"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// slot is an input, of one VM or of several that share a weight.
+type slot struct {
+	node *graph.Node
+	refs int // VMs
+
+	own     *asynccopy.Tensor // ours; nil until there is something to copy
+	given   *asynccopy.Tensor // the caller's, in place of own
+	let     bool              // own or given is what VM.Let gave
+	bound   G.Value           // to the node, when let or loaded was set
+	trained bool              // a solver of ours changes it
+	loaded  bool              // trained, and own has it
+}
+
+// prepare returns the tensor that has the value in the next run, and adds what must be copied to up.
+func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor, []upload, error) {
+	v := s.node.Src.Value()
+	if s.let && v == s.bound || s.loaded && v == s.bound {
+		if s.given != nil {
+			return s.given, up, s.lend(s.given, stream)
+		}
+		return s.own, up, nil
+	}
+	if v == nil {
+		return nil, up, nodeError(s.node, "it has %w: use Let", ErrNoValue)
+	}
+	if err := s.check(v); err != nil {
+		return nil, up, err
+	}
+	if t, ok := v.(*asynccopy.Tensor); ok {
+		if err := s.lend(t, stream); err != nil {
+			return nil, up, err
+		}
+		s.bound = v
+		return t, up, nil
+	}
+	if err := s.reserve(stream); err != nil {
+		return nil, up, err
+	}
+	s.let, s.given, s.loaded = false, nil, false
+	return s.own, append(up, upload{dst: s.own, value: v}), nil
+}
+
+// lend makes a tensor of the caller's the value. It says to the tensor that the stream uses it.
+func (s *slot) lend(t *asynccopy.Tensor, stream *asynccopy.Stream) error {
+	if s.trained {
+		return nodeError(s.node, "the solver trains it, so its value must be the host's, not an *asynccopy.Tensor: %w", ErrUnsupported)
+	}
+	if err := t.Use(stream); err != nil {
+		return nodeError(s.node, "%w", err)
+	}
+	s.let, s.given = true, t
+	return nil
+}
+
+// uploaded notes that a run has copied the node's value.
+func (s *slot) uploaded() {
+	if s.trained && !s.let && !s.loaded {
+		s.loaded, s.bound = true, s.node.Src.Value()
+	}
+}
+
+// reserve gets the slot memory of its own.
+func (s *slot) reserve(stream *asynccopy.Stream) error {
+	if s.own != nil {
+		return nil
+	}
+	t, err := stream.Empty(s.node.Dtype, s.node.Shape...)
+	if err != nil {
+		return nodeError(s.node, "%w", err)
+	}
+	s.own = t
+	return nil
+}
+
+// check refuses a value that does not fit the node.
+func (s *slot) check(v G.Value) error {
+	n := s.node
+	if v.Dtype() != n.Dtype {
+		return nodeError(n, "a value of %v: %w", v.Dtype(), ErrMismatch)
+	}
+	shape := v.Shape()
+	if !sameShape(shape, n.Shape) {
+		return nodeError(n, "a value of shape %v: %w", shape, ErrMismatch)
+	}
+	switch v := v.(type) {
+	case *tensor.Dense:
+		if v.IsMasked() {
+			return nodeError(n, "a value with a mask: %w", ErrUnsupported)
+		}
+	case G.Scalar, *asynccopy.Tensor:
+	default:
+		return nodeError(n, "a value of type %T, want *tensor.Dense, *asynccopy.Tensor or a scalar of gorgonia: %w", v, ErrUnsupported)
+	}
+	return nil
+}
+
+// sameShape compares shapes, in which tensor sees (3, 1) and (3) as equal.
+func sameShape(a, b tensor.Shape) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, d := range a {
+		if d != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// release ends one VM's use.
+func (s *slot) release() error {
+	s.refs--
+	if s.refs > 0 || s.own == nil {
+		return nil
+	}
+	own := s.own
+	s.own = nil
+	if err := own.Release(); err != nil {
+		return fmt.Errorf("%v: %w", s.node, err)
+	}
+	return nil
+}
