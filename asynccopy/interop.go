@@ -4,6 +4,8 @@ package asynccopy
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/pintensor/pin/internal/driver"
 )
@@ -30,4 +32,50 @@ func (s *Stream) Issue(name string, issue func(dev driver.Device, stream driver.
 		return s.dev.fail(t.issue(name, s.handle, issue))
 	}
 	return s.dev.fail(issue(s.dev.drv, s.handle))
+}
+
+// Used says that the work which [Tensor.Use] told of was issued to s by now. Without it x counts as used by
+// whatever is issued to s later too, and a copy into x on another stream waits for all of that: which is right, but
+// leaves nothing to overlap. Call it after the last kernel that uses x, and Use again before the next. The work
+// counts as one that wrote x: Ready, Wait and copies from x follow it.
+//
+// Calls of Use and Used for one tensor and stream must not come from several goroutines at the same time.
+func (x *Tensor) Used(s *Stream) error {
+	if err := x.check(s, "Used"); err != nil {
+		return err
+	}
+	if err := s.enter("Used"); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	s.awaitTurn()
+	e, err := s.record()
+	if err != nil {
+		return err
+	}
+	if err := x.used(s, e); err != nil {
+		return named("Used", err)
+	}
+	return nil
+}
+
+// used puts e in the place of the foreign use on s.
+func (x *Tensor) used(s *Stream, e *Event) error {
+	b := x.buf
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x.released {
+		return fmt.Errorf("the tensor was %w", ErrReleased)
+	}
+	at := slices.IndexFunc(b.uses, func(u use) bool { return u.foreign && u.stream == s })
+	if at < 0 {
+		return errors.New("Use was not called for this stream since the last copy into the tensor")
+	}
+	b.uses = slices.Delete(b.uses, at, at+1)
+	if before := b.ready; before != nil && before.stream != s {
+		// e follows it, unless it was written since Use. It takes no use's place: those may be later.
+		b.used(use{stream: before.stream, last: before}, 0)
+	}
+	b.ready = e
+	return nil
 }
