@@ -135,6 +135,43 @@ func BenchmarkToHost(b *testing.B) {
 	}
 }
 
+// BenchmarkBatch is what it takes to bring many small tensors to the device: in one call, and in one each.
+func BenchmarkBatch(b *testing.B) {
+	const n, each = 1000, 4 << 10
+	for _, mem := range []string{"pinned", "pageable"} {
+		for _, call := range []string{"ToDeviceBatch", "ToDevice"} {
+			b.Run(fmt.Sprintf("n=%d/size=4KiB/mem=%s/call=%s", n, mem, call), func(b *testing.B) {
+				_, s := benchDevice(b)
+				var ts []*tensor.Dense
+				for range n {
+					ts = append(ts, hostMemory(b, mem, each))
+				}
+				b.SetBytes(n * each)
+				b.ReportAllocs()
+				for b.Loop() {
+					var xs []*asynccopy.Tensor
+					var err error
+					if call == "ToDeviceBatch" {
+						xs, err = s.ToDeviceBatch(ts, false)
+					} else {
+						for _, t := range ts {
+							x, failed := s.ToDevice(t, true)
+							xs, err = append(xs, x), errors.Join(err, failed)
+						}
+						err = errors.Join(err, s.Synchronize(context.Background()))
+					}
+					for _, x := range xs {
+						err = errors.Join(err, x.Release())
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkWait is the latency of noticing that a copy of 4 KiB is complete, by the kind of wait.
 func BenchmarkWait(b *testing.B) {
 	cancellable, cancel := context.WithCancel(context.Background())

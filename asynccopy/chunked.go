@@ -17,7 +17,6 @@ import (
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
-	"github.com/pintensor/pin/internal/strided"
 	"github.com/pintensor/pin/pintensor"
 	"golang.org/x/sync/errgroup"
 	"gorgonia.org/tensor"
@@ -88,7 +87,7 @@ func (e *Event) hold(mem []byte) {
 type chunked struct {
 	stream *Stream
 	event  *Event // of the copy as a whole
-	layout strided.Layout
+	src    source // of a copy to the device
 	ptr    driver.DevicePtr
 	dst    []byte // of a copy to the host
 	step   int    // bytes of a chunk
@@ -187,7 +186,7 @@ func (w *worker) fill() error {
 		if err != nil {
 			return err
 		}
-		w.layout.Gather(k.raw[:n], off)
+		w.src.Gather(k.raw[:n], off)
 		err = d.drv.CopyHtoD(w.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), w.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)

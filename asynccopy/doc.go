@@ -10,6 +10,7 @@
 //	x.pin_memory().to(device,            s.ToDevice(x, true): x may be pinned or not
 //	    non_blocking=True)
 //	y.copy_(x, non_blocking=True)        s.ToDeviceInto(y, x, true)
+//	[x.to(device) for x in xs]           s.ToDeviceBatch(xs, true)
 //	y.to("cpu", non_blocking=True)       s.ToHost(y, true): the result is had from Wait only
 //	torch.cuda.Stream(), Event           d.NewStream(), s.Record()
 //	s.wait_event(e), e.synchronize()     s.Wait(e), e.Wait(ctx)
@@ -18,8 +19,8 @@
 // What waits, and for what:
 //
 //	call                                 with nonBlocking                       without
-//	ToDevice, ToDeviceInto               nothing; the source must not change    the copy
-//	                                     until the Tensor's Wait
+//	ToDevice, ToDeviceInto,              nothing; the source must not change    the copy
+//	ToDeviceBatch                        until the Tensor's Wait
 //	ToHost                               nothing; Download.Wait                 the copy
 //	ToHostInto                           nothing; Event.Wait                    the copy
 //	Record, Use, Release, Stream.Wait    nothing

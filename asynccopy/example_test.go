@@ -123,6 +123,36 @@ func ExampleStream_ToDevice() {
 	// Output: <nil> float32(2, 2) on device 0 (software device 0)
 }
 
+// Many small tensors take one copy, whatever memory they are in.
+func ExampleStream_ToDeviceBatch() {
+	dev, s := open()
+	defer dev.Close()
+	weights := tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float32{1, 2, 3, 4}))
+	weights.T()
+	bias := tensor.New(tensor.WithBacking([]float64{5, 6}))
+	xs, err := s.ToDeviceBatch([]*tensor.Dense{weights, bias, tensor.New(tensor.FromScalar(int64(7)))}, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, x := range xs {
+		down, err := s.ToHost(x, false)
+		if err != nil {
+			log.Fatal(err)
+		}
+		host, err := down.Wait(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(x, host.Data())
+		pintensor.Release(host)
+		x.Release()
+	}
+	// Output:
+	// float32(2, 2) on device 0 (software device 0) [1 3 2 4]
+	// float64(2) on device 0 (software device 0) [5 6]
+	// int64() on device 0 (software device 0) 7
+}
+
 // One stream waits for another, on the device.
 func ExampleStream_Wait() {
 	dev, copies := open()

@@ -81,6 +81,21 @@ var scripts = map[string]func(t *attempt){
 		t.note(t.onA.Use(t.b))
 		t.note(t.onA.Release())
 	},
+	"ToDeviceBatch": func(t *attempt) {
+		large, err := t.r.engine.New(tensor.Uint8, 64<<10)
+		if err != nil {
+			panic(err)
+		}
+		xs, err := t.a.ToDeviceBatch([]*tensor.Dense{t.pinned, pageable(t.staged, 1), large, pageable(3, 1), large}, true)
+		t.r.release(large)
+		if !t.note(err) {
+			return
+		}
+		t.note(xs[0].Wait(context.Background()))
+		for _, x := range xs {
+			t.note(x.Release())
+		}
+	},
 	"Trim": func(t *attempt) {
 		t.upload(t.pinned, true)
 		t.note(t.r.dev.Trim())

@@ -30,13 +30,8 @@ func (x *Tensor) Part(offset int64, dt tensor.Dtype, shape ...int) (*Tensor, err
 		return nil, named("Part", err)
 	}
 	b := x.buf
-	part := newTensor(b, x.ptr, n, dt, shape)
+	part := newTensor(b, x.ptr+driver.DevicePtr(offset), n, dt, shape)
 	part.whole = x.owner()
-	if n > 0 {
-		part.ptr += driver.DevicePtr(offset)
-	} else {
-		part.ptr = 0
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if x.released {

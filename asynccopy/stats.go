@@ -29,7 +29,7 @@ type Usage struct {
 // Traffic counts copies in one direction.
 type Traffic struct {
 	Copies, Bytes int64
-	Staged        int64 // copies from or to memory that is not page-locked, through chunks that are
+	Staged        int64 // copies through page-locked chunks: of memory that is not, or packed with others
 }
 
 func (u *Usage) add(n int64) {
@@ -56,6 +56,12 @@ func (t *traffic) add(bytes int64, staged bool) {
 	if staged {
 		t.staged.Add(1)
 	}
+}
+
+func (t *traffic) addMany(copies, staged int, bytes int64) {
+	t.copies.Add(int64(copies))
+	t.bytes.Add(bytes)
+	t.staged.Add(int64(staged))
 }
 
 func (t *traffic) read() Traffic {

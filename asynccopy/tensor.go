@@ -75,11 +75,19 @@ func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
 
 // newTensor returns a Tensor over n bytes at p, which are b's.
 func newTensor(b *buffer, p driver.DevicePtr, n int64, dt tensor.Dtype, shape []int) *Tensor {
-	x := &Tensor{buf: b, ptr: p, size: n, dtype: dt, rank: len(shape)}
+	x := new(Tensor)
+	x.init(b, p, n, dt, shape)
+	return x
+}
+
+func (x *Tensor) init(b *buffer, p driver.DevicePtr, n int64, dt tensor.Dtype, shape []int) {
+	x.buf, x.size, x.dtype, x.rank = b, n, dt, len(shape)
+	if n > 0 {
+		x.ptr = p
+	}
 	if copy(x.dims[:], shape) < len(shape) {
 		x.long = tensor.Shape(shape).Clone()
 	}
-	return x
 }
 
 // shape returns the shape, which is x's own.

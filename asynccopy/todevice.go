@@ -106,21 +106,40 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 	}
 	direct := n == 0 || layout.Contiguous() && hold.Pinned()
 	s.dev.counts.toDevice.add(n, !direct)
-	switch {
-	case direct:
+	if direct {
 		defer a.end()
 		return s.copyIn(a, unsafe.Pointer(unsafe.SliceData(t.Raw)), n, hold)
-	case n <= smallest:
-		defer a.end()
-		chunk := s.dev.lend(n)
-		layout.Gather(chunk.raw, 0)
-		hold.Done()
-		e, err := s.copyIn(a, unsafe.Pointer(&chunk.raw[0]), n, chunk.hold)
-		s.dev.giveBack(chunk, e)
-		runtime.KeepAlive(t)
-		return e, err
 	}
-	return s.stageIn(a, layout, int(t.Dtype().Size()), hold)
+	e, err := s.gatherIn(a, &held{layout, hold}, n, int(t.Dtype().Size()))
+	runtime.KeepAlive(t)
+	return e, err
+}
+
+// source is host memory that a copy to the device gathers from, whole or in pieces at once. Done ends its use.
+type source interface {
+	Gather(dst []byte, off int)
+	Done()
+}
+
+// held is a tensor as a source.
+type held struct {
+	strided.Layout
+	pintensor.Hold
+}
+
+// gatherIn issues the copy of n > 0 bytes through chunks, which the source fills in pieces of whole elements. It ends
+// the access and the source.
+func (s *Stream) gatherIn(a access, src source, n int64, elem int) (*Event, error) {
+	if n > smallest {
+		return s.stageIn(a, src, int(n), elem)
+	}
+	defer a.end()
+	chunk := s.dev.lend(n)
+	src.Gather(chunk.raw, 0)
+	src.Done()
+	e, err := s.copyIn(a, unsafe.Pointer(&chunk.raw[0]), n, chunk.hold)
+	s.dev.giveBack(chunk, e)
+	return e, err
 }
 
 // copyIn issues one copy.
@@ -157,23 +176,23 @@ func (s *Stream) copy(a access, hold pintensor.Hold, call func(done driver.Event
 }
 
 // stageIn starts a copy through chunks.
-func (s *Stream) stageIn(a access, layout strided.Layout, elem int, hold pintensor.Hold) (*Event, error) {
+func (s *Stream) stageIn(a access, src source, size, elem int) (*Event, error) {
 	e, err := s.newEvent()
 	if err != nil {
-		hold.Done()
+		src.Done()
 		a.end()
 		return nil, err
 	}
 	e.stage = newStage()
-	c := newChunked(s, e, layout.Size(), elem, a.ptr)
-	c.layout = layout
+	c := newChunked(s, e, size, elem, a.ptr)
+	c.src = src
 	list := func() {
 		s.track(e)
 		a.publish(e)
 	}
 	s.start(e.stage, list, func(func()) error {
 		err := c.run((*worker).fill)
-		hold.Done()
+		src.Done()
 		if err == nil {
 			err = s.recordStaged(e)
 		}
