@@ -51,7 +51,7 @@ func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
 		return nil, nil, err
 	}
 	if err := s.enter("ToDeviceBatch"); err != nil {
-		done(b.pieces)
+		done(b.members)
 		return nil, nil, err
 	}
 	defer s.gate.leave()
@@ -60,7 +60,7 @@ func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
 	}
 	whole, err := s.empty(tensor.Uint8, []int{int(b.size)})
 	if err != nil {
-		done(b.pieces)
+		done(b.members)
 		return nil, nil, err
 	}
 	xs := b.parts(whole, ts)
@@ -77,32 +77,32 @@ func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
 
 // batch is tensors, and where they go in one piece of memory: those that are packed first.
 type batch struct {
-	pieces []piece // by place
+	members []member // by place
 	packed int     // how many of them
-	places []int   // of the tensors, among the pieces
+	places []int   // of the tensors, among the members
 	end    int64   // of what is packed
 	size   int64
 	bytes  int64 // of the tensors, without the gaps between them
 }
 
-// piece is one tensor.
-type piece struct {
+// member is one tensor.
+type member struct {
 	layout strided.Layout
 	data   []byte // the contents, if they are in one piece of memory
 	hold   pintensor.Hold
 	off    int64
 }
 
-func (p *piece) size() int64 { return int64(p.layout.Size()) }
+func (p *member) size() int64 { return int64(p.layout.Size()) }
 
 // newBatch holds the tensors and gives them their places. Done ends the holds of those that are packed.
 func newBatch(ts []*tensor.Dense) (*batch, error) {
-	b := &batch{pieces: make([]piece, 0, len(ts)), places: make([]int, len(ts))}
-	var direct []piece
+	b := &batch{members: make([]member, 0, len(ts)), places: make([]int, len(ts))}
+	var direct []member
 	for i, t := range ts {
-		p, err := newPiece(t)
+		p, err := newMember(t)
 		if err != nil {
-			b.packed = len(b.pieces)
+			b.packed = len(b.members)
 			b.Done()
 			done(direct)
 			return nil, fmt.Errorf("ts[%d]: %w", i, err)
@@ -111,19 +111,19 @@ func newBatch(ts []*tensor.Dense) (*batch, error) {
 			direct = append(direct, p)
 			b.places[i] = -len(direct)
 		} else {
-			b.places[i] = len(b.pieces)
-			b.pieces = append(b.pieces, p)
+			b.places[i] = len(b.members)
+			b.members = append(b.members, p)
 		}
 	}
-	b.packed = len(b.pieces)
-	b.pieces = append(b.pieces, direct...)
+	b.packed = len(b.members)
+	b.members = append(b.members, direct...)
 	for i, place := range b.places {
 		if place < 0 {
 			b.places[i] = b.packed - place - 1
 		}
 	}
-	for i := range b.pieces {
-		p := &b.pieces[i]
+	for i := range b.members {
+		p := &b.members[i]
 		p.off = (b.size + packAlign - 1) &^ (packAlign - 1)
 		b.size = p.off + p.size()
 		b.bytes += p.size()
@@ -134,14 +134,14 @@ func newBatch(ts []*tensor.Dense) (*batch, error) {
 	return b, nil
 }
 
-func newPiece(t *tensor.Dense) (piece, error) {
+func newMember(t *tensor.Dense) (member, error) {
 	layout, err := layoutOf(t)
 	if err != nil {
-		return piece{}, err
+		return member{}, err
 	}
-	p := piece{layout: layout}
+	p := member{layout: layout}
 	if p.hold, err = pintensor.Acquire(t); err != nil {
-		return piece{}, err
+		return member{}, err
 	}
 	switch {
 	case layout.Contiguous():
@@ -157,7 +157,7 @@ func newPiece(t *tensor.Dense) (piece, error) {
 func (b *batch) parts(whole *Tensor, ts []*tensor.Dense) []*Tensor {
 	all, xs := make([]Tensor, len(ts)), make([]*Tensor, len(ts))
 	for i, t := range ts {
-		p := &b.pieces[b.places[i]]
+		p := &b.members[b.places[i]]
 		xs[i] = &all[i]
 		xs[i].init(whole.buf, whole.ptr+driver.DevicePtr(p.off), p.size(), t.Dtype(), t.Shape())
 		xs[i].whole = whole
@@ -171,11 +171,11 @@ func (s *Stream) uploadBatch(x *Tensor, b *batch) (*Event, error) {
 	a, err := x.begin(s, true)
 	if err != nil {
 		b.Done()
-		done(b.pieces[b.packed:])
+		done(b.members[b.packed:])
 		return nil, err
 	}
-	direct := b.pieces[b.packed:]
-	s.dev.counts.toDevice.addMany(len(b.pieces), b.packed, b.bytes)
+	direct := b.members[b.packed:]
+	s.dev.counts.toDevice.addMany(len(b.members), b.packed, b.bytes)
 	switch {
 	case b.size == 0:
 		defer a.end()
@@ -184,9 +184,9 @@ func (s *Stream) uploadBatch(x *Tensor, b *batch) (*Event, error) {
 	case b.end == 0:
 		defer a.end()
 		b.Done()
-		return s.copyPieces(a, direct)
+		return s.copyMembers(a, direct)
 	case len(direct) > 0:
-		if _, err := s.copyPieces(a, direct); err != nil {
+		if _, err := s.copyMembers(a, direct); err != nil {
 			b.Done()
 			a.end()
 			return nil, err
@@ -195,18 +195,18 @@ func (s *Stream) uploadBatch(x *Tensor, b *batch) (*Event, error) {
 	return s.gatherIn(a, b, b.end, packAlign)
 }
 
-// copyPieces issues a copy for each, and one event.
-func (s *Stream) copyPieces(a access, pieces []piece) (*Event, error) {
+// copyMembers issues a copy for each, and one event.
+func (s *Stream) copyMembers(a access, members []member) (*Event, error) {
 	s.awaitTurn()
 	e, err := s.newEvent()
 	if err != nil {
-		done(pieces)
+		done(members)
 		return nil, err
 	}
-	for i := 0; i < len(pieces) && err == nil; i++ {
-		p := &pieces[i]
+	for i := 0; i < len(members) && err == nil; i++ {
+		p := &members[i]
 		var last driver.Event
-		if i == len(pieces)-1 {
+		if i == len(members)-1 {
 			last = e.handle
 		}
 		err = s.dev.fail(s.dev.drv.CopyHtoD(a.ptr+driver.DevicePtr(p.off), unsafe.Pointer(&p.data[0]), p.size(), s.handle, last))
@@ -218,8 +218,8 @@ func (s *Stream) copyPieces(a access, pieces []piece) (*Event, error) {
 		a.publish(e)
 	}
 	s.track(e)
-	for i := range pieces {
-		pieces[i].hold.Until((*flight)(e))
+	for i := range members {
+		members[i].hold.Until((*flight)(e))
 	}
 	return e, err
 }
@@ -227,9 +227,9 @@ func (s *Stream) copyPieces(a access, pieces []piece) (*Event, error) {
 // Gather copies from the tensors that are packed.
 func (b *batch) Gather(dst []byte, off int) {
 	from, to := int64(off), int64(off+len(dst))
-	first := sort.Search(b.packed, func(i int) bool { return b.pieces[i].off+b.pieces[i].size() > from })
-	for i := first; i < b.packed && b.pieces[i].off < to; i++ {
-		p := &b.pieces[i]
+	first := sort.Search(b.packed, func(i int) bool { return b.members[i].off+b.members[i].size() > from })
+	for i := first; i < b.packed && b.members[i].off < to; i++ {
+		p := &b.members[i]
 		start, end := max(p.off, from), min(p.off+p.size(), to)
 		switch {
 		case start >= end:
@@ -242,10 +242,10 @@ func (b *batch) Gather(dst []byte, off int) {
 }
 
 // Done ends the holds of the tensors that are packed.
-func (b *batch) Done() { done(b.pieces[:b.packed]) }
+func (b *batch) Done() { done(b.members[:b.packed]) }
 
-func done(pieces []piece) {
-	for i := range pieces {
-		pieces[i].hold.Done()
+func done(members []member) {
+	for i := range members {
+		members[i].hold.Done()
 	}
 }
