@@ -61,7 +61,7 @@ func gpu(t testing.TB) bool {
 	return err == nil
 }
 
-// launch runs a kernel on the GPU, on copies of the memory that it gets the addresses of, and of what instructions and
+// launch runs a kernel on the GPU, on copies of the memory that it gets the addresses of, and of what operands and
 // parameters in that memory refer to.
 func launch(t testing.TB, name string, grid [3]uint32, args []argument) {
 	t.Helper()
@@ -94,11 +94,11 @@ func launch(t testing.TB, name string, grid [3]uint32, args []argument) {
 		switch name {
 		case "elementwise_f32", "elementwise_f64":
 			if i == 0 {
-				chain := append([]Instruction(nil), unsafe.Slice((*Instruction)(a.data), a.size/int(unsafe.Sizeof(Instruction{})))...)
-				for k := range chain {
-					chain[k].Data = refer(chain[k].Data)
+				operands := append([]Operand(nil), unsafe.Slice((*Operand)(a.data), a.size/int(unsafe.Sizeof(Operand{})))...)
+				for k := range operands {
+					operands[k].Data = refer(operands[k].Data)
 				}
-				a = memory(chain)
+				a = memory(operands)
 			}
 		case "sgd_f32", "sgd_f64", "momentum_f32", "momentum_f64", "rmsprop_f32", "rmsprop_f64", "adam_f32", "adam_f64":
 			if i == 1 {

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -17,7 +18,7 @@ func testDropoutDrawsPhilox(t *testing.T) {
 		for above := range uint32(2) {
 			out := make([]float32, 4)
 			step := uint64(0)
-			run(t, "dropout_f32", [3]uint32{1, 1, 1}, in, out, uint32(4), uint64(0), uint32(0), &step, w+above, float32(2))
+			run(t, "dropout_f32", [3]uint32{1, 1, 1}, in, out, uint32(4), uint64(0), uint32(0), &step, uint64(w)+uint64(above), float32(2))
 			if want := float32(2 * above); out[k] != want {
 				t.Errorf("threshold %#x: element %d is %v, want %v", w+above, k, out[k], want)
 			}
@@ -29,11 +30,12 @@ func TestDropout(t *testing.T) { each(t, testDropout[float32], testDropout[float
 
 func testDropout[T float](t *testing.T) {
 	const n = 10001
+	const threshold = uint64(3006477107) // 0.7 of 2^32
 	rng := rand.New(rand.NewPCG(15, 16))
 	x := random[T](rng, n)
 	draw := func(seed uint64, stream uint32, step uint64, blocks uint32) []T {
 		out := make([]T, n)
-		run(t, "dropout"+suffix[T](), [3]uint32{blocks, 1, 1}, x, out, uint32(n), seed, stream, &step, uint32(3006477107) /* 0.7 of 2^32 */, T(1/0.7))
+		run(t, "dropout"+suffix[T](), [3]uint32{blocks, 1, 1}, x, out, uint32(n), seed, stream, &step, threshold, T(1/0.7))
 		return out
 	}
 	base := draw(1, 2, 3, 4)
@@ -65,6 +67,17 @@ func testDropout[T float](t *testing.T) {
 		if d := differ(other); d < 3800 || d > 4600 { // 2 * 0.7 * 0.3 of them
 			t.Errorf("another %s changes %d of %d", what, d, n)
 		}
+	}
+}
+
+// A threshold of 2^32 keeps everything.
+func TestDropoutOfNothing(t *testing.T) { everywhere(t, testDropoutOfNothing) }
+
+func testDropoutOfNothing(t *testing.T) {
+	x, out, step := []float32{1, 2, 3, 4, 5}, make([]float32, 5), uint64(9)
+	run(t, "dropout_f32", [3]uint32{1, 1, 1}, x, out, uint32(5), uint64(7), uint32(1), &step, uint64(1<<32), float32(1))
+	if !slices.Equal(x, out) {
+		t.Errorf("%v", out)
 	}
 }
 

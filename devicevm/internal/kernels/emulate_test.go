@@ -111,7 +111,7 @@ func emulate(t testing.TB, name string, grid [3]uint32, args []argument) {
 func TestStructsAreTheSameInC(t *testing.T) {
 	l := emulator(t)
 	for name, size := range map[string]uintptr{
-		"Instruction": unsafe.Sizeof(Instruction{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
+		"Operand": unsafe.Sizeof(Operand{}), "Instruction": unsafe.Sizeof(Instruction{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
 		"Product": unsafe.Sizeof(Product{}), "Settings": unsafe.Sizeof(Settings{}), "Parameter": unsafe.Sizeof(Parameter{}),
 	} {
 		if got := l.size(name); got != int32(size) {

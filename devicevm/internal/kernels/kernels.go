@@ -33,59 +33,64 @@ const (
 	MaxAxes = 8
 )
 
-// Op is an elementwise operation on a value and, for some, an operand.
+// Op is an elementwise operation.
 type Op uint32
 
 const (
-	Load  Op = iota // value = operand
-	Store           // operand = value
-	Add
+	Add Op = iota // of two
 	Sub
-	RSub // operand - value, and so on
 	Mul
 	Div
-	RDiv
 	Pow
-	RPow
-	Gt // 1 or 0
-	Gte
-	Lt
+	Lt // 1 or 0
+	Gt
 	Lte
+	Gte
 	Eq
 	Ne
-	Maximum
-	Minimum
-	Neg
-	Abs
+	Abs // of one
 	Sign
 	Ceil
 	Floor
-	Square
-	Cube
-	Sqrt
-	Inverse
-	InverseSqrt
+	Sin
+	Cos
 	Exp
 	Log
 	Log2
-	Log1p
-	Expm1
+	Neg
+	Square
+	Sqrt
+	Inverse
+	InverseSqrt
+	Cube
 	Tanh
 	Sigmoid
+	Log1p
+	Expm1
 	Softplus
+	Copy
 
 	Ops = int(iota)
 )
 
-// Instruction is a step of an elementwise chain. Its operand is Constant where Data is 0, else element
-// (i / Div) % Mod of the tensor at device address Data, i being the element of the result. A Div below 2 does
-// not divide, a Mod of 0 takes no remainder.
+// Operand is what an expression reads at element i of its result: element (i / Inner / Repeat) * Inner + i % Inner of the
+// tensor at device address Data; element 0 for a Repeat of 0. So a Repeat of 1 is element i.
+type Operand struct {
+	Data          uint64
+	Repeat, Inner uint32
+}
+
+// Where an [Instruction] finds an operand: values below Previous are numbers of an [Operand].
+const (
+	Previous = 0x100 // the result of the instruction before
+	Kept     = 0x200 // plus a slot: the result that an instruction has kept there
+	Slots    = 16
+)
+
+// Instruction applies Op to X and Y. Keep is 1 + the slot that the result is also kept in, or 0.
 type Instruction struct {
-	Op       Op
-	Div, Mod uint32
-	_        uint32
-	Data     uint64
-	Constant float64
+	Op         Op
+	X, Y, Keep uint32
 }
 
 // View says where element i of a tensor of Shape, in row-major order, lies: its coordinates by Stride, in elements.
@@ -119,14 +124,16 @@ type Product struct {
 }
 
 // Settings of a solver, on the device. The gradient gets L1 and L2 regularisation added, is scaled, then clipped to
-// [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Power1 and
-// Power2 are the betas to the power of Steps; they start at 1.
+// [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Upstream, if not 0, has
+// momentum regularised by itself in place of the weights. Power1 and Power2 are the betas to the power of Steps; they
+// start at 1.
 type Settings struct {
 	Rate, L1, L2   float64
 	Scale, Clip    float64
 	Decay          float64
 	Beta1, Beta2   float64
 	Epsilon        float64
+	Upstream       float64
 	Power1, Power2 float64
 	Steps          float64
 }

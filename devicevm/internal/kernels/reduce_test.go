@@ -7,34 +7,60 @@ import (
 	"testing"
 )
 
-func TestSums(t *testing.T) { each(t, testSums[float32], testSums[float64]) }
+func TestReductions(t *testing.T) { each(t, testReductions[float32], testReductions[float64]) }
 
-func testSums[T float](t *testing.T) {
+func testReductions[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, c := range []struct{ outer, n, inner, parts int }{
 		{1, 1, 1, 1}, {3, 10, 1, 1}, {2, 1000, 1, 3}, {5, 257, 1, 1}, {1, 64, 300, 1}, {2, 65, 3, 4}, {7, 3, 5, 1},
 	} {
 		x := random[T](rng, c.outer*c.n*c.inner)
 		part := (c.n + c.parts - 1) / c.parts
-		got, want := make([]T, c.outer*c.parts*c.inner), make([]float64, c.outer*c.parts*c.inner)
+		size := c.outer * c.parts * c.inner
+		sums, maxima := make([]float64, size), make([]float64, size)
+		for i := range maxima {
+			maxima[i] = math.Inf(-1)
+		}
 		for o := range c.outer {
 			for i := range c.n {
 				for k := range c.inner {
-					want[(o*c.parts+i/part)*c.inner+k] += float64(x[(o*c.n+i)*c.inner+k])
+					at, v := (o*c.parts+i/part)*c.inner+k, float64(x[(o*c.n+i)*c.inner+k])
+					sums[at] += v
+					maxima[at] = max(maxima[at], v)
 				}
 			}
 		}
-		run(t, "sum_columns"+suffix[T](), [3]uint32{2, 1, 1}, x, got, uint32(c.n), uint32(c.inner), uint32(part), uint32(c.parts), uint32(c.outer))
-		compare(t, fmt.Sprint("columns ", c), got, want)
-		if c.inner > 1 {
-			continue
+		for _, k := range []struct {
+			rows, columns string
+			want          []float64
+		}{{"sum_rows", "sum_columns", sums}, {"max_rows", "max_columns", maxima}} {
+			got := make([]T, size)
+			run(t, k.columns+suffix[T](), [3]uint32{2, 1, 1}, x, got, uint32(c.n), uint32(c.inner), uint32(part), uint32(c.parts), uint32(c.outer))
+			compare(t, fmt.Sprint(k.columns, c), got, k.want)
+			if c.inner == 1 {
+				clear(got)
+				run(t, k.rows+suffix[T](), [3]uint32{uint32(size), 1, 1}, x, got, uint32(c.n), uint32(part), uint32(c.parts))
+				compare(t, fmt.Sprint(k.rows, c), got, k.want)
+			}
 		}
-		clear(got)
-		run(t, "sum_rows"+suffix[T](), [3]uint32{uint32(c.outer * c.parts), 1, 1}, x, got, uint32(c.n), uint32(part), uint32(c.parts), T(0.25))
-		for i := range want {
-			want[i] *= 0.25
+	}
+}
+
+// A NaN is the maximum, wherever it is.
+func TestMaximumOfNaN(t *testing.T) { everywhere(t, testMaximumOfNaN) }
+
+func testMaximumOfNaN(t *testing.T) {
+	for _, at := range []int{0, 1, 255, 256, 511, 699} {
+		x, got := make([]float32, 700), make([]float32, 1)
+		x[at] = float32(math.NaN())
+		run(t, "max_rows_f32", [3]uint32{1, 1, 1}, x, got, uint32(700), uint32(700), uint32(1))
+		if got[0] == got[0] {
+			t.Errorf("NaN at %d: the maximum of the row is %v", at, got[0])
 		}
-		compare(t, fmt.Sprint("rows ", c), got, want)
+		run(t, "max_columns_f32", [3]uint32{1, 1, 1}, x, got, uint32(700), uint32(1), uint32(700), uint32(1), uint32(1))
+		if got[0] == got[0] {
+			t.Errorf("NaN at %d: the maximum of the column is %v", at, got[0])
+		}
 	}
 }
 
@@ -43,46 +69,47 @@ func TestSoftmax(t *testing.T) { each(t, testSoftmax[float32], testSoftmax[float
 func testSoftmax[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, c := range []struct {
-		rows, n int
-		shift   T
-	}{{1, 1, 0}, {6, 10, 0}, {2, 1000, 0}, {3, 257, 0}, {4, 10, 1000}, {4, 10, -1000}} {
-		x, dy := random[T](rng, c.rows*c.n), random[T](rng, c.rows*c.n)
+		outer, n, inner int
+		shift           T
+	}{{1, 1, 1, 0}, {6, 10, 1, 0}, {2, 1000, 1, 0}, {2, 257, 1, 0}, {4, 10, 1, 1000}, {4, 10, 1, -1000}, {2, 5, 3, 0}, {1, 300, 2, 0}} {
+		lines := c.outer * c.inner
+		x, dy := random[T](rng, lines*c.n), random[T](rng, lines*c.n)
 		for i := range x {
 			x[i] += c.shift
 		}
 		for log := range uint32(2) {
 			y, dx := make([]T, len(x)), make([]T, len(x))
 			wantY, wantDX := make([]float64, len(x)), make([]float64, len(x))
-			for r := range c.rows {
-				most, sum := math.Inf(-1), 0.0
-				for i := r * c.n; i < (r+1)*c.n; i++ {
-					most = max(most, float64(x[i]))
+			for line := range lines {
+				at := func(i int) int { return line/c.inner*c.n*c.inner + line%c.inner + i*c.inner }
+				most, sum, dot := math.Inf(-1), 0.0, 0.0
+				for i := range c.n {
+					most = max(most, float64(x[at(i)]))
 				}
-				for i := r * c.n; i < (r+1)*c.n; i++ {
-					sum += math.Exp(float64(x[i]) - most)
+				for i := range c.n {
+					sum += math.Exp(float64(x[at(i)]) - most)
 				}
-				dot := 0.0
-				for i := r * c.n; i < (r+1)*c.n; i++ {
-					p := math.Exp(float64(x[i])-most) / sum
-					wantY[i] = p
+				for i := range c.n {
+					p := math.Exp(float64(x[at(i)])-most) / sum
+					wantY[at(i)] = p
 					if log == 1 {
-						wantY[i] = float64(x[i]) - most - math.Log(sum)
-						dot += float64(dy[i])
+						wantY[at(i)] = float64(x[at(i)]) - most - math.Log(sum)
+						dot += float64(dy[at(i)])
 					} else {
-						dot += float64(dy[i]) * p
+						dot += float64(dy[at(i)]) * p
 					}
 				}
-				for i := r * c.n; i < (r+1)*c.n; i++ {
+				for i := range c.n {
 					if log == 1 {
-						wantDX[i] = float64(dy[i]) - math.Exp(wantY[i])*dot
+						wantDX[at(i)] = float64(dy[at(i)]) - math.Exp(wantY[at(i)])*dot
 					} else {
-						wantDX[i] = (float64(dy[i]) - dot) * wantY[i]
+						wantDX[at(i)] = (float64(dy[at(i)]) - dot) * wantY[at(i)]
 					}
 				}
 			}
-			run(t, "softmax"+suffix[T](), [3]uint32{2, 1, 1}, x, y, uint32(c.rows), uint32(c.n), log)
+			run(t, "softmax"+suffix[T](), [3]uint32{2, 1, 1}, x, y, uint32(lines), uint32(c.n), uint32(c.inner), log)
 			compare(t, fmt.Sprint("softmax ", c, log), y, wantY)
-			run(t, "softmax_diff"+suffix[T](), [3]uint32{3, 1, 1}, y, dy, dx, uint32(c.rows), uint32(c.n), log)
+			run(t, "softmax_diff"+suffix[T](), [3]uint32{3, 1, 1}, y, dy, dx, uint32(lines), uint32(c.n), uint32(c.inner), log)
 			compare(t, fmt.Sprint("softmax_diff ", c, log), dx, wantDX)
 		}
 	}
@@ -95,7 +122,7 @@ func testSoftmaxOfNaN(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := []float32{0, 1, nan, 2, 3, 4, inf, 5, 6, -inf, 7, 8}
 	y := make([]float32, len(x))
-	run(t, "softmax_f32", [3]uint32{4, 1, 1}, x, y, uint32(4), uint32(3), uint32(0))
+	run(t, "softmax_f32", [3]uint32{4, 1, 1}, x, y, uint32(4), uint32(3), uint32(1), uint32(0))
 	for r := range 4 {
 		bad := 0
 		for _, v := range y[3*r : 3*r+3] {
@@ -112,19 +139,29 @@ func testSoftmaxOfNaN(t *testing.T) {
 func TestNotFinite(t *testing.T) { each(t, testNotFinite[float32], testNotFinite[float64]) }
 
 func testNotFinite[T float](t *testing.T) {
+	const none = math.MaxUint32
 	for _, c := range []struct {
-		at   []int
-		v    float64
-		want uint32
-	}{{nil, 0, math.MaxUint32}, {[]int{700, 3, 999}, math.NaN(), 3}, {[]int{999}, math.Inf(1), 999}, {[]int{0}, math.Inf(-1), 0}} {
+		nans, infs         []int
+		nan, inf, together uint32 // what looking for NaN finds, for infinities, for both
+	}{
+		{nil, nil, none, none, none},
+		{[]int{700, 3, 999}, nil, 3, none, 3},
+		{[]int{500}, []int{2, 999}, 500, 2, 2},
+		{nil, []int{0}, none, 0, 0},
+	} {
 		x := make([]T, 1000)
-		for _, i := range c.at {
-			x[i] = T(c.v)
+		for _, i := range c.nans {
+			x[i] = T(math.NaN())
 		}
-		first := uint32(math.MaxUint32)
-		run(t, "not_finite"+suffix[T](), [3]uint32{2, 1, 1}, x, uint32(len(x)), &first)
-		if first != c.want {
-			t.Errorf("%v at %v: %d, want %d", c.v, c.at, first, c.want)
+		for k, i := range c.infs {
+			x[i] = T(math.Inf(k%2*2 - 1))
+		}
+		for flags, want := range []uint32{none, c.nan, c.inf, c.together} {
+			first := uint32(none)
+			run(t, "not_finite"+suffix[T](), [3]uint32{2, 1, 1}, x, uint32(len(x)), &first, uint32(flags&1), uint32(flags>>1))
+			if first != want {
+				t.Errorf("%+v, looking for %d: %d, want %d", c, flags, first, want)
+			}
 		}
 	}
 }

@@ -32,6 +32,8 @@ func arguments(t testing.TB, args []any) []argument {
 			all[i] = memory(a)
 		case []int32:
 			all[i] = memory(a)
+		case []Operand:
+			all[i] = memory(a)
 		case []Instruction:
 			all[i] = memory(a)
 		case []Parameter:

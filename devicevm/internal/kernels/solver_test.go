@@ -15,9 +15,9 @@ func testSolvers[T float](t *testing.T) {
 		"rmsprop":  {Beta2: 0.999, Epsilon: 1e-8},
 		"adam":     {Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8},
 	} {
-		for _, extra := range []Settings{{}, {L1: 0.01}, {L2: 0.1}, {Clip: 0.5}, {L1: 0.01, L2: 0.1, Clip: 0.5, Decay: 0.01}} {
+		for _, extra := range []Settings{{}, {L1: 0.01}, {L2: 0.1}, {Clip: 0.5}, {L1: 0.01, L2: 0.1, Clip: 0.5, Decay: 0.01}, {L1: 0.01, L2: 0.1, Upstream: 1}} {
 			s := base
-			s.L1, s.L2, s.Clip, s.Decay = extra.L1, extra.L2, extra.Clip, extra.Decay
+			s.L1, s.L2, s.Clip, s.Decay, s.Upstream = extra.L1, extra.L2, extra.Clip, extra.Decay, extra.Upstream
 			s.Rate, s.Scale, s.Power1, s.Power2 = 0.1, 0.25, 1, 1
 			testSolver[T](t, name, s)
 		}
@@ -53,12 +53,18 @@ func testSolver[T float](t *testing.T, name string, s Settings) {
 		run(t, name+suffix[T](), [3]uint32{2, uint32(len(all)), 1}, &s, all)
 		for i := range sizes {
 			for k, w := range wantW[i] {
-				g := float64(grads[i][k]) + s.L1*sign(w) + s.L2*w
-				g *= s.Scale
-				if s.Clip > 0 {
-					g = min(max(g, -s.Clip), s.Clip)
-				}
 				m, v := &wantM[i][k], &wantV[i][k]
+				raw, of := float64(grads[i][k]), w
+				if name == "momentum" && s.Upstream != 0 {
+					of = *m
+				}
+				clip := func(g float64) float64 {
+					if s.Clip > 0 {
+						return min(max(g, -s.Clip), s.Clip)
+					}
+					return g
+				}
+				g := clip((raw + s.L1*sign(of) + s.L2*of) * s.Scale)
 				switch name {
 				case "sgd":
 					w -= s.Rate * g
@@ -66,8 +72,8 @@ func testSolver[T float](t *testing.T, name string, s Settings) {
 					*m = s.Beta1**m - s.Rate*g
 					w += *m
 				case "rmsprop":
-					*v = s.Beta2**v + (1-s.Beta2)*g*g
-					w -= s.Rate * g / math.Sqrt(*v+s.Epsilon)
+					*m = s.Beta2**m + (1-s.Beta2)*raw*raw
+					w -= s.Rate*clip(raw)/math.Sqrt(*m+s.Epsilon) + s.L2*w
 				case "adam":
 					*m = s.Beta1**m + (1-s.Beta1)*g
 					*v = s.Beta2**v + (1-s.Beta2)*g*g

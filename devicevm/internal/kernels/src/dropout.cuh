@@ -22,10 +22,10 @@ __device__ static inline Random philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
   return {{c0, c1, c2, c3}};
 }
 
-// dropout: out = in / keep where a draw, uniform in [0, 2^32), is below threshold, else 0. One draw of four words
+// dropout: out = in * scale where a draw, uniform in [0, 2^32), is below threshold, else 0. One draw of four words
 // serves four elements. step is on the device so that a captured step can count it. It is its own derivative:
 // the backward pass applies it to the gradient.
-template <typename T> __device__ static void dropout(const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u32 threshold, T scale) {
+template <typename T> __device__ static void dropout(const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u64 threshold, T scale) {
   u64 at = *step;
   for_each(q, (n + 3) / 4) {
     Random r = philox(seed, q, stream, (u32)at, (u32)(at >> 32));
@@ -41,6 +41,6 @@ extern "C" __global__ void count(u64 *step) {
   if (BLOCK == 0 && THREAD == 0) *step += 1;
 }
 
-#define params(T) (const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u32 threshold, T scale)
+#define params(T) (const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u64 threshold, T scale)
 both(dropout, params, (in, out, n, seed, stream, step, threshold, scale))
 #undef params

@@ -10,6 +10,7 @@ struct Settings {
   double decay;            // of weights, decoupled: w -= rate * decay * w
   double beta1, beta2;     // of the first and second moment; beta1 is momentum's too
   double epsilon;
+  double upstream;         // not 0: momentum regularises by itself in place of the weights, as Gorgonia's does
   double power1, power2;   // beta^steps
   double steps;
 };
@@ -27,11 +28,15 @@ extern "C" __global__ void tick(Settings *s) {
   s->power2 *= s->beta2;
 }
 
-template <typename T> __device__ static inline T prepared(const Settings *s, T g, T w) {
-  g += T(s->l1) * (w > 0 ? T(1) : w < 0 ? T(-1) : T(0)) + T(s->l2) * w;
-  g *= T(s->scale);
+template <typename T> __device__ static inline T clipped(const Settings *s, T g) {
   T c = T(s->clip);
   return c > 0 ? (g > c ? c : g < -c ? -c : g) : g;
+}
+
+// prepared is a gradient regularised by what of is, scaled and clipped.
+template <typename T> __device__ static inline T prepared(const Settings *s, T g, T of) {
+  g += T(s->l1) * (of > 0 ? T(1) : of < 0 ? T(-1) : T(0)) + T(s->l2) * of;
+  return clipped(s, g * T(s->scale));
 }
 
 // sgd: w -= rate g.
@@ -48,22 +53,22 @@ template <typename T> __device__ static void momentum(const Settings *s, const P
   T *w = (T *)p.weights, *m = (T *)p.first;
   const T *g = (const T *)p.gradient;
   for_each(i, (u32)p.n) {
-    T v = T(s->beta1) * m[i] - T(s->rate) * prepared(s, g[i], w[i]);
+    T v = T(s->beta1) * m[i] - T(s->rate) * prepared(s, g[i], s->upstream != 0 ? m[i] : w[i]);
     m[i] = v;
     w[i] += v;
   }
 }
 
-// rmsprop: v = beta2 v + (1-beta2) g^2; w -= rate g / sqrt(v + epsilon).
+// rmsprop: v = beta2 v + (1-beta2) g^2; w -= rate g / sqrt(v + epsilon) + l2 w. As in Gorgonia, v is of gradients that are
+// not clipped, and regularisation is not part of the gradient. v is the first moment: there is one only.
 template <typename T> __device__ static void rmsprop(const Settings *s, const Parameter *all) {
   Parameter p = all[BLOCK_Y];
-  T *w = (T *)p.weights, *second = (T *)p.second;
+  T *w = (T *)p.weights, *moment = (T *)p.first;
   const T *gradient = (const T *)p.gradient;
   for_each(i, (u32)p.n) {
-    T g = prepared(s, gradient[i], w[i]);
-    T v = T(s->beta2) * second[i] + T(1 - s->beta2) * g * g;
-    second[i] = v;
-    w[i] -= T(s->rate) * g / root(v + T(s->epsilon));
+    T g = gradient[i], v = T(s->beta2) * moment[i] + T(1 - s->beta2) * g * g;
+    moment[i] = v;
+    w[i] -= T(s->rate) * clipped(s, g) / root(v + T(s->epsilon)) + T(s->l2) * w[i];
   }
 }
 

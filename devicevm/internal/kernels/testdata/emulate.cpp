@@ -20,6 +20,7 @@ extern "C" int emulate(const char *name, const u32 *grid, u32 threads, void **ar
 // size is how large C++ finds a struct, for the test that Go finds the same.
 extern "C" int size(const char *name) {
 #define SIZE(type) if (strcmp(name, #type) == 0) return sizeof(type)
+  SIZE(Operand);
   SIZE(Instruction);
   SIZE(View);
   SIZE(Window);
