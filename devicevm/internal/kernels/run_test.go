@@ -7,10 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/pintensor/pin/devicevm/internal/emulate"
 )
 
 // argument is one of a kernel: a value, or the address of size bytes of memory.
@@ -79,7 +83,7 @@ func run(t testing.TB, name string, grid [3]uint32, args ...any) {
 	if onGPU {
 		launch(t, name, grid, arguments(t, args))
 	} else {
-		emulate(t, name, grid, arguments(t, args))
+		emulated(t, name, grid, arguments(t, args))
 	}
 }
 
@@ -157,28 +161,29 @@ func compare[T float](t *testing.T, what string, got []T, want []float64) {
 	}
 }
 
-// Every kernel is called by some test of this package.
+// Every kernel is in the PTX, and called by some test of this package.
 func TestEveryKernelIsTested(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var text strings.Builder
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		text.Write(b)
 	}
-	all := names.FindAllStringSubmatch(PTX, -1)
-	if len(all) < 40 {
-		t.Fatalf("only %d kernels in the PTX", len(all))
+	all := emulate.Load(t).Names()
+	var compiled []string
+	for _, m := range regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`).FindAllStringSubmatch(PTX, -1) {
+		compiled = append(compiled, m[1])
 	}
-	for _, m := range all {
-		base := strings.TrimSuffix(strings.TrimSuffix(m[1], "_f32"), "_f64")
+	slices.Sort(compiled)
+	if !slices.Equal(all, compiled) || len(all) < 40 {
+		t.Errorf("the source has the kernels\n%v\nthe PTX\n%v", all, compiled)
+	}
+	for _, name := range all {
+		base := strings.TrimSuffix(strings.TrimSuffix(name, "_f32"), "_f64")
 		if !strings.Contains(text.String(), `"`+base) {
-			t.Errorf("no test runs %s", m[1])
+			t.Errorf("no test runs %s", name)
 		}
 	}
 }

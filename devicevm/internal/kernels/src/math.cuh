@@ -120,7 +120,7 @@ template <typename T> __device__ static inline T soft_plus(T x) {
   return x > 0 ? x + tail : x == x ? tail : x;
 }
 
-// wave is sin(x), or cos(x) with quarter 1. The nearest multiple of pi/2 is taken off in three parts, which is exact
+// wave is sin(x), or cos(x) with quarter 1. The nearest multiple of pi/2 is taken off in two parts, which is exact
 // enough up to about 1e9; what is above that, where neighbouring float32 are many turns apart, loses its digits.
 template <typename T> __device__ static inline T wave(T value, int quarter) {
   double x = value;
@@ -128,7 +128,6 @@ template <typename T> __device__ static inline T wave(T value, int quarter) {
   double k = down(fused(x, 0.6366197723675814, 0.5));
   double r = fused(-k, 0x1.921fb54442d18p0, x);
   r = fused(-k, 0x1.1a62633145c07p-54, r);
-  r = fused(-k, -0x1.f1976b7ed8fbcp-110, r);
   quarter = (quarter + (int)(k - 4 * down(k * 0.25))) & 3;
   double r2 = r * r, sum = 0;
   const int odd = quarter & 1; // a cosine: 1 - r2/2 + ...; else r - r^3/6 + ...
