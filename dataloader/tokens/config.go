@@ -50,21 +50,21 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.Window <= 0:
-		return fmt.Errorf("Config.Window = %d: want > 0", c.Window)
+		return fmt.Errorf("tokens: Config.Window = %d: want > 0", c.Window)
 	case c.Samples < 0:
-		return fmt.Errorf("Config.Samples = %d: want >= 0", c.Samples)
+		return fmt.Errorf("tokens: Config.Samples = %d: want >= 0", c.Samples)
 	case c.Stride < 0:
-		return fmt.Errorf("Config.Stride = %d: want >= 0", c.Stride)
+		return fmt.Errorf("tokens: Config.Stride = %d: want >= 0", c.Stride)
 	case c.Samples > 0 && c.Stride != 0:
-		return fmt.Errorf("Config.Stride = %d: want 0 with Samples, which are at random places", c.Stride)
+		return fmt.Errorf("tokens: Config.Stride = %d: want 0 with Samples, which are at random places", c.Stride)
 	case c.TokenBytes != 2 && c.TokenBytes != 4:
-		return fmt.Errorf("Config.TokenBytes = %d: want 2 or 4", c.TokenBytes)
+		return fmt.Errorf("tokens: Config.TokenBytes = %d: want 2 or 4", c.TokenBytes)
 	case c.Skip < 0:
-		return fmt.Errorf("Config.Skip = %d: want >= 0", c.Skip)
+		return fmt.Errorf("tokens: Config.Skip = %d: want >= 0", c.Skip)
 	case c.Vocab < 0 || int64(c.Vocab) > math.MaxUint32:
-		return fmt.Errorf("Config.Vocab = %d: want 0 to %d", c.Vocab, uint32(math.MaxUint32))
+		return fmt.Errorf("tokens: Config.Vocab = %d: want 0 to %d", c.Vocab, uint32(math.MaxUint32))
 	case c.Dtype != tensor.Int64 && c.Dtype != tensor.Int32:
-		return fmt.Errorf("Config.Dtype = %v: want tensor.Int64 or tensor.Int32", c.Dtype)
+		return fmt.Errorf("tokens: Config.Dtype = %v: want tensor.Int64 or tensor.Int32", c.Dtype)
 	}
 	if c.Stride == 0 {
 		c.Stride = c.Window

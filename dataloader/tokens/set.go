@@ -56,7 +56,7 @@ func New(r io.ReaderAt, size int64, name string, cfg Config) (*Set, error) {
 func newSet(f *datafile.File, cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg, file: f}
 	if err := s.cfg.check(); err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+		return nil, err
 	}
 	if err := s.count(); err != nil {
 		return nil, fmt.Errorf("tokens: %s: %w", f.Name(), err)

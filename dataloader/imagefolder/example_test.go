@@ -1,0 +1,54 @@
+package imagefolder_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"testing/fstest"
+
+	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/dataloader/imagefolder"
+)
+
+// pets is a file system with two classes. A folder on a disk goes to imagefolder.Open.
+func pets() fstest.MapFS {
+	jpg, _ := testdata.ReadFile("testdata/in_420.jpg")
+	png, _ := testdata.ReadFile("testdata/in_rgb.png")
+	return fstest.MapFS{"cat/1.jpg": {Data: jpg}, "cat/2.png": {Data: png}, "dog/1.jpg": {Data: jpg[:200]}}
+}
+
+func ExampleNew() {
+	set, err := imagefolder.New(pets(), "pets", imagefolder.Config{
+		Height: 32, Width: 32, Crop: imagefolder.RandomResizedCrop, Flip: 0.5,
+		Mean: []float32{0.485, 0.456, 0.406}, Std: []float32{0.229, 0.224, 0.225},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(set.Len(), "images of", set.Classes())
+	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 4, OnError: dataloader.SkipErrors})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for batch, err := range loader.Batches(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(batch.Host(imagefolder.Image).Shape(), batch.Host(imagefolder.Label).Data())
+		for _, s := range batch.Skipped {
+			fmt.Println(s.Err)
+		}
+	}
+	// Output:
+	// 3 images of [cat dog]
+	// (2, 3, 32, 32) [0 0]
+	// imagefolder: pets/dog/1.jpg: not a readable image: truncated: it ends after 200 bytes, before the image does: unexpected EOF
+}
+
+// What torchvision calls Grayscale, Resize((8, 8)).
+func ExampleOpen() {
+	_, err := imagefolder.Open("testdata/none", imagefolder.Config{Height: 8, Width: 8, Gray: true, Crop: imagefolder.Squash})
+	fmt.Println(err)
+	// Output: imagefolder: testdata/none: open .: no such file or directory
+}
