@@ -2,6 +2,7 @@
 GO        ?= go
 FUZZTIME  ?= 5s
 BENCH     ?= .
+SOAK      ?= 60s
 BENCHTIME ?= 0.5s
 ARGS      ?=
 TOOL       = $(GO) tool -modfile=tools.mod
@@ -14,7 +15,7 @@ KERNELS    = devicevm/internal/kernels
 PTX        = $(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -O3 \
 	-Xclang -target-feature -Xclang +ptx70 -S $(KERNELS)/src/kernels.cu
 
-.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx bench
+.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx soak bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,9 @@ check-ptx: ## see that the committed PTX is what its source gives (needs clang-1
 	@if command -v $(CLANG) >/dev/null; then echo check-ptx; $(PTX) -o - | diff -q - $(KERNELS)/kernels.ptx || { echo "check-ptx: $(KERNELS)/kernels.ptx is not its source's: run make ptx"; exit 1; }; \
 	elif [ -n "$$CI" ]; then echo "check-ptx: no $(CLANG)"; exit 1; \
 	else echo "check-ptx: NOT RUN: there is no $(CLANG)"; fi
+
+soak: ## 64 goroutines do everything with pinned memory for SOAK (60s); ARGS=-race finds races too
+	SOAK=$(SOAK) $(GO) test -run '^TestSoak$$' -count 1 -v -timeout 0 $(ARGS) ./pintensor
 
 bench: ## benchmarks on whatever device is there (BENCH=ToDevice picks some)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) .
