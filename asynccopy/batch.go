@@ -78,11 +78,11 @@ func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
 // batch is tensors, and where they go in one piece of memory: those that are packed first.
 type batch struct {
 	members []member // by place
-	packed int     // how many of them
-	places []int   // of the tensors, among the members
-	end    int64   // of what is packed
-	size   int64
-	bytes  int64 // of the tensors, without the gaps between them
+	packed  int      // how many of them
+	places  []int    // of the tensors, among the members
+	end     int64    // of what is packed
+	size    int64
+	bytes   int64 // of the tensors, without the gaps between them
 }
 
 // member is one tensor.

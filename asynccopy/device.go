@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +22,7 @@ type Device struct {
 	cuda    bool
 	memory  *memory
 	own     *Stream                  // frees what was made on a stream that is closed
+	dflt    atomic.Pointer[Stream]   // Default's
 	engine  func() *pintensor.Engine // lends what copies need on the host
 	gate    gate
 	gone    chan struct{}         // closed when Close has done its work
@@ -116,6 +119,38 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 	return free, total, d.fail(err)
 }
 
+// Synchronize returns when all work issued to d so far is complete, on every stream, with the device's error if it
+// failed. When ctx ends first it returns ctx's error; the work goes on.
+func (d *Device) Synchronize(ctx context.Context) error {
+	if d == nil {
+		return errors.New("asynccopy: Synchronize: the device is nil")
+	}
+	if ctx == nil {
+		return errors.New("asynccopy: Synchronize: ctx is nil")
+	}
+	if !d.gate.enter() {
+		return d.closedError("Synchronize")
+	}
+	defer d.gate.leave()
+	var errs []error
+	for _, s := range d.all() {
+		if err := s.Synchronize(ctx); !errors.Is(err, ErrClosed) { // a stream that was closed is complete
+			errs = append(errs, err)
+		}
+	}
+	if err := ctx.Err(); err != nil && distinct(errs) != nil {
+		return err
+	}
+	return distinct(append(errs, d.failure()))
+}
+
+// all returns the streams that are open.
+func (d *Device) all() []*Stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.streams))
+}
+
 // Close waits until all work on the device is complete, then closes its streams, frees its memory, and
 // releases the device. Calls in progress are awaited; later ones return ErrClosed. Tensors that are still
 // there lose their memory; releasing those remains allowed. Close returns what went wrong, errors that no
@@ -141,7 +176,7 @@ func (d *Device) Close() error {
 	defer close(d.gone)
 	var errs []error
 	for _, s := range streams {
-		errs = append(errs, s.Close())
+		errs = append(errs, s.close())
 	}
 	d.gate.shut()
 	errs = append(errs, d.freeAll(), d.memory.close(), d.own.Close(), d.release())
@@ -199,14 +234,8 @@ func (d *Device) closedError(call string) error {
 
 // awaitAll waits for all work on streams that are open, stages included.
 func (d *Device) awaitAll() error {
-	d.mu.Lock()
-	var streams []*Stream
-	for s := range d.streams {
-		streams = append(streams, s)
-	}
-	d.mu.Unlock()
 	var errs []error
-	for _, s := range streams {
+	for _, s := range d.all() {
 		if s.gate.enter() {
 			for _, e := range s.unfinished() {
 				if e.stage != nil {

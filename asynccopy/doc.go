@@ -13,6 +13,8 @@
 //	[x.to(device) for x in xs]           s.ToDeviceBatch(xs, true)
 //	y.to("cpu", non_blocking=True)       s.ToHost(y, true): the result is had from Wait only
 //	torch.cuda.Stream(), Event           d.NewStream(), s.Record()
+//	torch.cuda.synchronize()             d.Synchronize(ctx)
+//	torch.cuda.empty_cache()             d.Trim()
 //	s.wait_event(e), e.synchronize()     s.Wait(e), e.Wait(ctx)
 //	x.record_stream(s)                   x.Use(s), for work of other code only
 //
@@ -25,7 +27,7 @@
 //	ToHostInto                           nothing; Event.Wait                    the copy
 //	Record, Use, Release, Stream.Wait    nothing
 //	Event.Wait, Synchronize              the work, or ctx
-//	Stream.Close, Device.Close           the work
+//	Stream.Close, Device.Close, Trim     the work
 //
 // Nothing has two exceptions. A copy of memory that is not page-locked is issued bit by bit by goroutines;
 // copies and Record on that stream, and uses of its Tensor on others, wait on the host until its last bit

@@ -224,6 +224,30 @@ func ExampleTensor_Part() {
 	// int32(2) on device 0 (software device 0) [7 9]
 }
 
+// A program that needs one stream has it already.
+func ExampleDevice_Default() {
+	dev, err := asynccopy.OpenSoft()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.Default()
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := s.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	fmt.Println(dev.Synchronize(context.Background()))
+	done, err := x.Ready().Done()
+	fmt.Println(done, err)
+	// Output:
+	// <nil>
+	// true <nil>
+}
+
 // Work of other code is told of before it is issued.
 func ExampleTensor_Use() {
 	dev, s := open()

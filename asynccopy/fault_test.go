@@ -111,6 +111,9 @@ var scripts = map[string]func(t *attempt){
 		}
 		_, _, err := t.r.dev.MemInfo()
 		t.note(err)
+		_, err = t.r.dev.Default()
+		t.note(err)
+		t.note(t.r.dev.Synchronize(context.Background()))
 	},
 	"Close": func(t *attempt) {
 		t.upload(t.pinned, true)

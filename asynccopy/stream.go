@@ -25,6 +25,7 @@ import (
 type Stream struct {
 	dev    *Device
 	handle driver.Stream
+	shared bool // Device.Default's: only the device closes it
 	gate   gate
 	exists gate          // of calls that only need handle to exist: while Close awaits the calls in gate, it does
 	gone   chan struct{} // closed when Close has done its work
@@ -42,18 +43,27 @@ type Stream struct {
 const tolerated = 16
 
 // NewStream returns a new stream. Close it; closing the device does so too.
-func (d *Device) NewStream() (*Stream, error) {
+func (d *Device) NewStream() (*Stream, error) { return d.newStream("NewStream", 0) }
+
+// NewStreamWithPriority is NewStream with a priority: lower numbers are more urgent, 0 is normal, as in PyTorch and
+// CUDA. Of work that could run on a GPU, kernels of urgent streams run first; copies are in no such order. CUDA's
+// devices know 0 to -5, and take the nearest for other numbers. The software device knows none.
+func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
+	return d.newStream("NewStreamWithPriority", priority)
+}
+
+func (d *Device) newStream(call string, priority int) (*Stream, error) {
 	if d == nil {
-		return nil, errors.New("asynccopy: NewStream: the device is nil")
+		return nil, fmt.Errorf("asynccopy: %s: the device is nil", call)
 	}
 	if !d.gate.enter() {
-		return nil, d.closedError("NewStream")
+		return nil, d.closedError(call)
 	}
 	defer d.gate.leave()
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
-	h, err := d.drv.NewStream(0)
+	h, err := d.drv.NewStream(priority)
 	if err != nil {
 		return nil, d.fail(err)
 	}
@@ -66,9 +76,32 @@ func (d *Device) NewStream() (*Stream, error) {
 	d.mu.Unlock()
 	if closing {
 		d.destroy(h)
-		return nil, d.closedError("NewStream")
+		return nil, d.closedError(call)
 	}
 	return s, nil
+}
+
+// Default returns a stream for programs that need only one. It is the same each time, made at first use, and
+// closed with the device: its own Close does nothing. It is an ordinary stream, not CUDA's default stream, which
+// waits for others.
+func (d *Device) Default() (*Stream, error) {
+	if d == nil {
+		return nil, errors.New("asynccopy: Default: the device is nil")
+	}
+	if s := d.dflt.Load(); s != nil {
+		return s, nil
+	}
+	s, err := d.newStream("Default", 0)
+	if err != nil {
+		return nil, err
+	}
+	s.shared = true
+	if !d.dflt.CompareAndSwap(nil, s) { // another goroutine has made it
+		if err := s.close(); err != nil {
+			return nil, err
+		}
+	}
+	return d.dflt.Load(), nil
 }
 
 // Device returns the device that s belongs to.
@@ -256,11 +289,18 @@ func (s *Stream) sync(ctx context.Context) error {
 }
 
 // Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again,
-// or after the device was closed, does nothing and returns nil.
+// or after the device was closed, or the stream of Device.Default, does nothing and returns nil.
 func (s *Stream) Close() error {
 	if s == nil {
 		return errNilStream("Close")
 	}
+	if s.shared {
+		return nil
+	}
+	return s.close()
+}
+
+func (s *Stream) close() error {
 	if !s.gate.shut() {
 		<-s.gone
 		return nil
