@@ -47,7 +47,11 @@ func newMachine(s *asynccopy.Stream, p *plan.Program) (machine, error) {
 	if s.Device().IsCUDA() {
 		return nil, fmt.Errorf("CUDA devices: %w yet, use asynccopy.OpenSoft", ErrUnsupported)
 	}
-	return newSoftMachine(s, p)
+	m, err := newSoftMachine(s, p)
+	if err != nil {
+		return nil, err // not a machine that is a nil *softMachine
+	}
+	return m, nil
 }
 
 // softMachine runs programs as a kernel of the software device: in the stream's order, in the device's memory.
@@ -59,12 +63,13 @@ type softMachine struct {
 	mem      cpu.Memory
 	runner   *cpu.Runner
 
-	// What the next launch does, and how it ended. The launch happens between the call and Synchronize.
-	at   *places
-	up   []upload
-	run  *plan.Run
-	down []download
-	err  error
+	// What the launch under way does, and how it ended. It happens between Launch and the end of settle.
+	pending bool
+	at      *places
+	up      []upload
+	run     *plan.Run
+	down    []download
+	err     error
 }
 
 func newSoftMachine(s *asynccopy.Stream, p *plan.Program) (*softMachine, error) {
@@ -89,6 +94,9 @@ func newSoftMachine(s *asynccopy.Stream, p *plan.Program) (*softMachine, error) 
 }
 
 func (m *softMachine) do(at *places, up []upload, run *plan.Run, down []download) error {
+	if err := m.settle(); err != nil {
+		return err
+	}
 	m.at, m.up, m.run, m.down, m.err = at, up, run, down, nil
 	one := driver.Dim3{X: 1}
 	err := m.stream.Issue("devicevm", func(_ driver.Device, s driver.Stream) error {
@@ -97,11 +105,38 @@ func (m *softMachine) do(at *places, up []upload, run *plan.Run, down []download
 	if err != nil {
 		return err
 	}
-	if err := m.stream.Synchronize(context.Background()); err != nil {
+	m.pending = true
+	if err := m.settle(); err != nil {
 		return err
 	}
-	m.at, m.up, m.run, m.down = nil, nil, nil, nil // they may be large
 	return m.err
+}
+
+// settle returns when no launch is under way. What fails here is the waiting, which says nothing of the launch:
+// unless the device is lost, it goes on, and uses the host's memory. So waiting is tried again, at the latest by
+// the next call.
+func (m *softMachine) settle() error {
+	if !m.pending {
+		return nil
+	}
+	err := m.stream.Synchronize(context.Background())
+	over := err == nil || lost(err)
+	if !over {
+		again := m.stream.Synchronize(context.Background())
+		over = again == nil || lost(again)
+		err = errors.Join(err, again)
+	}
+	if over {
+		m.pending = false
+		m.at, m.up, m.run, m.down = nil, nil, nil, nil // they may be large
+	}
+	return err
+}
+
+// lost reports whether an error means that the device runs nothing any more.
+func lost(err error) bool {
+	var failure *driver.Error
+	return errors.Is(err, asynccopy.ErrClosed) || errors.As(err, &failure) && failure.Sticky()
 }
 
 // kernel is the launch. An error of the program is the VM's: it must not spoil the device.
@@ -156,4 +191,12 @@ func memories(to [][]byte, mem driver.Memory, ts []*asynccopy.Tensor) [][]byte {
 	return to
 }
 
-func (m *softMachine) close() error { return m.launcher.UnloadModule(m.module) }
+func (m *softMachine) close() error {
+	if err := m.settle(); err != nil && !lost(err) {
+		return err
+	}
+	if err := m.launcher.UnloadModule(m.module); !errors.Is(err, driver.ErrClosed) {
+		return err
+	}
+	return nil // it went with the device
+}

@@ -103,7 +103,7 @@ func (s *slot) check(v G.Value) error {
 	}
 	switch v := v.(type) {
 	case *tensor.Dense:
-		if v.IsMasked() {
+		if len(v.Mask()) > 0 {
 			return nodeError(n, "a value with a mask: %w", ErrUnsupported)
 		}
 	case G.Scalar, *asynccopy.Tensor:

@@ -8,17 +8,26 @@ import (
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm"
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/drivertest"
 	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/soft"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 const steps = 20
 
-// openSoft returns a device that must have nothing left when the test ends.
+// openSoft returns a device that must have nothing left when the test ends. Its memory is NaN at first, and its work
+// runs as late as it may.
 func openSoft(t testing.TB) *asynccopy.Device {
+	return open(t, soft.New(soft.Config{Late: true}))
+}
+
+// open returns a device of drv that must have nothing left when the test ends.
+func open(t testing.TB, drv driver.Driver) *asynccopy.Device {
 	t.Helper()
-	dev, err := asynccopy.OpenSoft()
+	dev, err := asynccopy.OpenDriver(drivertest.Checked(t, drv), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +122,14 @@ func trainDevice(t testing.TB, n *network, dev *asynccopy.Device, solver G.Solve
 	return tr
 }
 
+// failer is what floats needs of a test, and of a property.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
 // floats returns the elements of a value.
-func floats(t testing.TB, v G.Value) []float64 {
+func floats(t failer, v G.Value) []float64 {
 	t.Helper()
 	switch d := v.Data().(type) {
 	case float32:

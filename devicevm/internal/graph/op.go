@@ -127,12 +127,6 @@ type Window struct {
 	KernelH, KernelW, PadH, PadW, StrideH, StrideW, DilationH, DilationW int
 }
 
-// Out returns how many patches fit into h x w.
-func (w Window) Out(height, width int) (h, wd int) {
-	return (height+2*w.PadH-(w.DilationH*(w.KernelH-1)+1))/w.StrideH + 1,
-		(width+2*w.PadW-(w.DilationW*(w.KernelW-1)+1))/w.StrideW + 1
-}
-
 // Pool is where the patches of a pooling lie.
 type Pool struct {
 	KernelH, KernelW, North, South, West, East, StrideH, StrideW int

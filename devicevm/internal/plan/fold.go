@@ -69,6 +69,9 @@ func sizeOf(n *graph.Node, op graph.Size) G.Value {
 func (b *builder) compute(n *graph.Node) (v G.Value) {
 	operands := make([]G.Value, 0, len(n.In))
 	for _, c := range n.In {
+		if _, ok := c.Op.(graph.Size); ok && b.consts[c] == nil {
+			_ = b.fold(c) // a repetition's count, which nothing else needs; a size does not fail
+		}
 		k := b.consts[c]
 		if k == nil {
 			return nil

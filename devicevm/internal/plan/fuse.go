@@ -78,9 +78,28 @@ func (t *tree) add(n *graph.Node) ref {
 	return ref{true, len(t.exprs) - 1}
 }
 
+// joins reports whether n is computed in the steps of those that use it.
+func (b *builder) joins(n *graph.Node) bool {
+	if b.NoFuse || b.consts[n] != nil || b.kept[n] || !b.elementwise(n) {
+		return false
+	}
+	return b.uses[n] == 1 || b.again(n)
+}
+
+// again reports whether computing n again costs less than keeping it: comparing what is in memory anyway with a
+// constant. The mask of a rectifier is such, which both its result and its gradient use.
+func (b *builder) again(n *graph.Node) bool {
+	op, ok := n.Op.(graph.Binary)
+	if !ok || op.Kind < graph.Lt {
+		return false
+	}
+	x, c := b.source(n.In[0]), b.source(n.In[1])
+	return b.consts[c] != nil && c.Size() == 1 && x.Size() == n.Size() && b.consts[x] == nil && !b.joins(x)
+}
+
 // operand returns the register of a node's value: of an instruction if it can be computed here.
 func (t *tree) operand(n *graph.Node) ref {
-	if !t.NoFuse && t.consts[n] == nil && t.uses[n] == 1 && !t.kept[n] && n.Size() == t.size && len(t.exprs) < longest && t.elementwise(n) {
+	if n.Size() == t.size && len(t.exprs) < longest && t.joins(n) {
 		return t.add(n)
 	}
 	arg := Arg{Kind: Full}

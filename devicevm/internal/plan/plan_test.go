@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// perceptron is a differentiated network of two layers with biases, for a batch of 8.
+func perceptron(t *testing.T) (g *graph.Graph, cost *graph.Node) {
+	t.Helper()
+	src := G.NewGraph()
+	must := func(n *G.Node, err error) *G.Node {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	matrix := func(name string, rows, cols int) *G.Node {
+		return G.NewMatrix(src, tensor.Float32, G.WithShape(rows, cols), G.WithName(name))
+	}
+	x, y := matrix("x", 8, 20), matrix("y", 8, 3)
+	w1, b1, w2, b2 := matrix("w1", 20, 5), matrix("b1", 1, 5), matrix("w2", 5, 3), matrix("b2", 1, 3)
+	h := must(G.Rectify(must(G.BroadcastAdd(must(G.Mul(x, w1)), b1, nil, []byte{0}))))
+	logits := must(G.BroadcastAdd(must(G.Mul(h, w2)), b2, nil, []byte{0}))
+	loss := must(G.Neg(must(G.Mean(must(G.Sum(must(G.HadamardProd(must(G.LogSoftMax(logits)), y)), 1))))))
+	if _, err := G.Grad(loss, w1, b1, w2, b2); err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.Read(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, g.Of(loss)
+}
+
+// describe is a step as a word.
+func describe(s Step) string {
+	e, ok := s.Op.(*Elementwise)
+	if !ok {
+		return strings.TrimPrefix(fmt.Sprintf("%T", s.Op), "graph.")
+	}
+	word := "Elementwise"
+	for _, a := range e.Args {
+		word += []string{" full", " scalar", " repeated"}[a.Kind]
+	}
+	return fmt.Sprintf("%s: %d", word, len(e.Code))
+}
+
+// Everything that training needs, and nothing else.
+func TestProgramOfPerceptron(t *testing.T) {
+	g, cost := perceptron(t)
+	p, err := Build(g, Options{Roots: Roots(g)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range p.Steps {
+		got = append(got, describe(s))
+	}
+	slices.Sort(got)
+	want := []string{
+		"Elementwise full full: 1",                       // logp y
+		"Elementwise full full: 2",                       // the mean, and its negation
+		"Elementwise full repeated: 1",                   // logits + b2
+		"Elementwise full repeated: 1",                   // x w1 + b1
+		"Elementwise full scalar full: 2",                // the rectifier's gradient, by its mask
+		"Elementwise full scalar: 1",                     // the gradient of the mean, times y
+		"Elementwise full scalar: 2",                     // the rectifier
+		"MatMul", "MatMul", "MatMul", "MatMul", "MatMul", // forward 2, dW 2, dX 1: not that of x
+		"Softmax", "SoftmaxDiff",
+		"Sum", "Sum", "Sum", "Sum",
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("steps:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, n := range []*graph.Node{cost} {
+		if _, ok := p.Where[n]; !ok {
+			t.Errorf("%v is not kept", n)
+		}
+	}
+	if len(p.Inputs) != 6 {
+		t.Errorf("%d inputs, want 6", len(p.Inputs))
+	}
+}
+
+// No step writes to what a later one still reads, in any way of building the program.
+func TestMemoryIsNotShared(t *testing.T) {
+	g, _ := perceptron(t)
+	for _, opts := range []Options{{}, {NoFuse: true}, {Eval: true}, {Bugs: true}} {
+		opts.Roots = Roots(g)
+		p, err := Build(g, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type use struct {
+			Value
+			first, last int
+		}
+		var uses []use
+		note := func(v Value, step int) {
+			if v.Space != Arena || v.N == 0 {
+				return
+			}
+			if v.Off%alignment != 0 || v.Off+v.Bytes() > p.ArenaSize {
+				t.Errorf("a value at %d of %d bytes in an arena of %d", v.Off, v.Bytes(), p.ArenaSize)
+			}
+			for i := range uses {
+				if uses[i].Off == v.Off && uses[i].N == v.N && uses[i].last >= 0 {
+					uses[i].last = step
+					return
+				}
+			}
+			t.Errorf("step %d reads what none has written", step)
+		}
+		for i, s := range p.Steps {
+			for _, v := range s.In {
+				note(v, i)
+			}
+			for _, v := range []Value{s.Out} {
+				if v.Space != Arena {
+					continue
+				}
+				for k := range uses { // what this overwrites is over
+					u := &uses[k]
+					if u.last >= 0 && u.Off < v.Off+v.Bytes() && v.Off < u.Off+u.Bytes() {
+						if u.last >= i {
+							t.Errorf("step %d overwrites what it reads", i)
+						}
+						u.last = -1
+					}
+				}
+				uses = append(uses, use{v, i, i})
+				note(v, i)
+			}
+		}
+		for _, n := range opts.Roots {
+			note(p.Where[n], len(p.Steps))
+		}
+	}
+}
