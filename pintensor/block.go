@@ -4,17 +4,16 @@ package pintensor
 
 import (
 	"context"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 )
 
 // # Life of a block
 //
-// A block is memory of the Go heap, page-locked, and a *block, the bookkeeping beside it. The memory
-// is made once and goes through these states until Trim or Close gives it up:
+// A block is memory of the Go heap, page-locked, and a *block, the bookkeeping beside it. Its segment, see
+// segment.go, is what memory is made and given up in: most consist of one block. The block goes through these
+// states until Trim or Close gives its segment up:
 //
 //	free    in the cache, or in the hands of a call that is about to lend or discard it
 //	lent    belongs to the tensor that New or Pin returned
@@ -46,41 +45,67 @@ const (
 // young is how long a block lent by Alloc is never reclaimed; see reclaim.
 const young = 10 * time.Millisecond
 
-// block is the bookkeeping of one block.
+// block is the bookkeeping of one block. It is one cache line, and each is an object of its own, so that
+// cores that lend blocks of one segment don't get in each other's way.
 type block struct {
-	eng     *Engine
-	lo      uintptr // where the memory starts
-	size    int64
-	class   int
-	head    uintptr     // how far into its allocation the memory starts, for alignment
-	locked  atomic.Bool // page-locked
-	foreign bool        // memory given to Register, not the engine's own
+	*segment         // what it is part of
+	lo       uintptr // where the memory starts
 
 	mu    sync.Mutex
 	state state
+	fill  byte  // what poison mode fills it with
+	near  uint8 // index of the shelf where it is cached when it is free
+	marks marks
+
+	// lease counts the leases, so that Free knows its own from a later one: but for those of 2^32 leases ago.
+	lease uint32
+
 	// owner is the address of the Dense that may release it, 0 for Alloc. It is compared, never followed. A header
 	// that is made at this address after the owner is gone, on memory of a view that is left, passes for it; a
 	// weak pointer would tell, for twice the price of New.
-	owner    uintptr
-	lease    uint64        // counts the leases, so that Free knows its own from a later one
-	want     int64         // bytes asked for
-	fill     byte          // what poison mode fills it with
-	poisoned int64         // bytes that hold it, while the block is free
-	near     *shelf        // where it is cached when it is free
-	since    time.Duration // when it was put there last, if the engine is aging; its list's lock guards it
-	dirty    bool          // was lent before, so not zero
+	owner uintptr
+	want  int64 // bytes asked for
 
-	allocated time.Time // when Alloc lent it; zero otherwise
-	seenDead  bool      // the collector has found it unreachable once since
+	// at is when Alloc lent it, as long as it is lent; and when it was cached last, if the engine is aging: then
+	// the lock of its list guards it.
+	at time.Duration
 
-	holds    []uint32 // open holds, by serial number
-	lastHold uint32
+	device *deviceUse // nil if no device ever used it
+}
+
+// marks are facts of a block that are yes or no.
+type marks uint8
+
+const (
+	dirty    marks = 1 << iota // was lent before, so not zero
+	seenDead                   // lent by Alloc, and the collector has found it unreachable once since
+	poisoned                   // free, and holds what scribble left
+)
+
+func (b *block) is(m marks) bool { return b.marks&m != 0 }
+
+// deviceUse is the copies from and to a block.
+type deviceUse struct {
+	holds    []uint32       // open holds, by serial number
 	uses     []use          // copies that may not have completed
-	turn     int            // which of the uses is asked next whether it is done
 	keep     unsafe.Pointer // the memory, while there are uses
-	queued   bool           // in the engine's list of blocks with uses
+	lastHold uint32
+	turn     int32 // which of the uses is asked next whether it is done
+	queued   bool  // the block is in the engine's list of blocks with uses
+}
 
-	registration *registration // of foreign memory; nil otherwise
+// inUse reports whether holds are open or copies in flight. b.mu is held.
+func (b *block) inUse() bool { return b.held() || b.oldestUse() != nil }
+
+// held reports whether holds are open. b.mu is held.
+func (b *block) held() bool { return b.device != nil && len(b.device.holds) > 0 }
+
+// oldestUse returns the copy that was issued first of those that may not have completed, or nil. b.mu is held.
+func (b *block) oldestUse() *use {
+	if b.device == nil || len(b.device.uses) == 0 {
+		return nil
+	}
+	return &b.device.uses[0]
 }
 
 // use is one piece of device work that reads or writes a block.
@@ -108,17 +133,15 @@ type Successor interface {
 	Follows(c Completion) bool
 }
 
-// lend makes the block the property of a tensor. Its caller has taken it from the cache.
+// lend makes the block the property of a tensor, or of Alloc if owner is 0. Its caller has taken it from the
+// cache.
 func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	b.mu.Lock()
-	assert(b.state == free && len(b.holds) == 0 && len(b.uses) == 0, "a block is lent that is not free")
-	b.state, b.owner, b.want, b.fill, b.dirty = lent, owner, want, fill, true
-	b.near = near
+	assert(b.state == free && !b.inUse(), "a block is lent that is not free")
+	b.state, b.owner, b.want, b.fill, b.marks, b.near = lent, owner, want, fill, dirty, near.index
 	b.lease++
-	b.poisoned = 0
-	b.allocated, b.seenDead = time.Time{}, false
 	if owner == 0 {
-		b.allocated = time.Now()
+		b.at = now()
 		b.eng.n.allocated.Add(1)
 	}
 	b.mu.Unlock()
@@ -136,55 +159,13 @@ func (b *block) release(wasForgotten bool) (isFree bool) {
 	}
 	b.eng.n.requested.lower(b.want)
 	b.eng.n.lent.lower(b.size)
-	if !b.allocated.IsZero() {
+	if b.owner == 0 {
 		b.eng.n.allocated.Add(-1)
 	}
-	if len(b.holds) > 0 || len(b.uses) > 0 {
+	if b.inUse() {
 		b.state = busy
 		return false
 	}
 	b.state = free
 	return true
-}
-
-// reclaim is the finalizer of every block's memory. It must not refer to a block, or that block's
-// memory would never be unreachable.
-//
-// Between Engine.Alloc returning an address and tensor making a slice of it, nothing that the
-// collector sees may refer to the memory. So a block lent by Alloc must be found unreachable twice, and
-// some time after it was lent.
-func reclaim(p *byte) {
-	head := -uintptr(unsafe.Pointer(p)) % pageSize // the block starts on the first page boundary
-	b := blocks.find(uintptr(unsafe.Pointer(p)) + head)
-	if b == nil {
-		return // it was given up just as the collector found it
-	}
-	mem := unsafe.Add(unsafe.Pointer(p), head)
-	runtime.SetFinalizer(p, reclaim)
-	b.mu.Lock()
-	if b.state != lent && b.state != busy {
-		b.mu.Unlock()
-		return
-	}
-	if b.state == lent && !b.allocated.IsZero() && (!b.seenDead || time.Since(b.allocated) < young) {
-		b.seenDead = true
-		b.mu.Unlock()
-		return
-	}
-	assert(len(b.uses) == 0, "a block in flight was unreachable")
-	b.holds = b.holds[:0] // nobody has these holds any more: a Hold refers to the memory
-	dropped := b.state == lent
-	forgotten := dropped && b.owner != 0 // memory of Alloc has nobody who releases it
-	if forgotten {
-		b.eng.n.forgotten.Add(1) // before it counts as not lent: who looks in between misses none
-	}
-	if dropped {
-		b.release(forgotten)
-	}
-	b.state = free
-	b.mu.Unlock()
-	b.eng.recycleUnreachable(b, mem)
-	if dropped {
-		b.eng.n.reclaimed.Add(1) // last: who sees it finds the block in the cache
-	}
 }

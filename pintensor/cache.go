@@ -4,7 +4,6 @@ package pintensor
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -20,9 +19,9 @@ import (
 // any lock.
 
 // shelfClasses are the classes of block that have lists by core.
-const shelfClasses = smallClasses + 2*classesPerDoubling + 1
+const shelfClasses = classesPerDoubling + (18-firstShift)*classesPerDoubling
 
-// maxShelves bounds the memory for empty lists.
+// maxShelves bounds the memory for empty lists. A block knows its shelf by an 8-bit number.
 const maxShelves = 64
 
 // shelf is a core's part of the cache, and of the engine's counters.
@@ -31,10 +30,17 @@ type shelf struct {
 
 	requested, lent, cached atomic.Int64 // totals, in bytes
 	warm                    atomic.Int64
+	index                   uint8
 	_                       [64]byte
 }
 
-func newShelves() []shelf { return make([]shelf, min(runtime.GOMAXPROCS(0), maxShelves)) }
+func newShelves(n int) []shelf {
+	shelves := make([]shelf, min(n, maxShelves))
+	for i := range shelves {
+		shelves[i].index = uint8(i)
+	}
+	return shelves
+}
 
 // place is a number that a core keeps for a while: a sync.Pool is kept by core, and so hands a core what it
 // has put back itself. Several cores may have the same number.
@@ -61,24 +67,30 @@ type freeList struct {
 	_    [32]byte // lists are neighbours in an array; none shares a cache line with another's lock
 }
 
-// cached is a free block and its memory. It is what keeps the memory alive.
+// cached is a free block and its memory. It is what keeps the memory alive, but for free blocks in a segment of
+// which others are in use: the cache has those without the pointer.
 type cached struct {
 	b   *block
 	mem unsafe.Pointer
 }
 
+// pop takes the block out that came back last.
 func (l *freeList) pop() (c cached, ok bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	last := len(l.free) - 1
-	if last < 0 {
-		return cached{}, false
+	for i := len(l.free) - 1; i >= 0; i-- {
+		c = l.free[i]
+		if c.mem = c.pointer(); c.mem == nil {
+			continue
+		}
+		copy(l.free[i:], l.free[i+1:])
+		l.free[len(l.free)-1] = cached{}
+		l.free = l.free[:len(l.free)-1]
+		l.mu.Unlock()
+		c.b.eng.n.cached.lower(c.b.size)
+		return c, true
 	}
-	c = l.free[last]
-	l.free[last] = cached{}
-	l.free = l.free[:last]
-	c.b.eng.n.cached.lower(c.b.size)
-	return c, true
+	l.mu.Unlock()
+	return cached{}, false
 }
 
 // list returns where blocks of the class are cached on the shelf.
@@ -104,24 +116,27 @@ func (e *Engine) pop(near *shelf, class int) (c cached, ok bool) {
 	return cached{}, false
 }
 
-// push reports false if the block must be given up: the engine is closed, or the cache full.
+// push puts a free block into the cache. It reports false if it must be given up, as the engine is closed or the
+// cache full: then only blocks that are part of a larger segment are put there all the same, for giveUpBlock.
 func (e *Engine) push(c cached) bool {
-	s := c.b.near
-	l := e.list(s, c.b.class)
+	s := &e.shelves[c.b.near]
+	l := e.list(s, int(c.b.class))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.closed.Load() { // Close sets it before it empties the lists, so none is put behind its back
-		return false
-	}
-	if !e.mayCache(c.b.size) {
-		return false
+	// Close sets closed before it empties the lists, so none is put behind its back.
+	kept := !e.closed.Load() && e.mayCache(c.b.size)
+	if !kept {
+		if c.b.carved == nil {
+			return false
+		}
+		e.n.cached.raise(c.b.size)
 	}
 	if e.aging.Load() {
-		c.b.since = now() // with the lock held: the list is in the order of these
+		c.b.at = now() // with the lock held: the list is in the order of these
 	}
 	l.free = append(l.free, c)
 	s.cached.Add(c.b.size)
-	return true
+	return kept
 }
 
 // recycle puts a block that has just become free into the cache. It gives it up if that takes none.
@@ -136,46 +151,48 @@ func (e *Engine) recycle(b *block, mem unsafe.Pointer) error {
 	if e.push(c) {
 		return nil
 	}
-	return e.discard(c)
+	return e.giveUpBlock(c)
 }
 
-// recycleUnreachable is recycle for the finalizer, whose goroutine must not wait for a driver: all
-// finalizers of the process would. It may where the race detector runs.
-func (e *Engine) recycleUnreachable(b *block, mem unsafe.Pointer) {
-	c := cached{b, mem}
-	if raceEnabled {
-		// The detector knows nothing of the order that the collector makes: it would take the next
-		// owner's first write for a race with the last access of the owner that went away. Memory that
-		// comes from the heap anew has no past.
-		e.note(e.discard(c))
-		return
+// giveUpBlock gives up a block that push did not keep. One that is part of a larger segment is given up with the
+// last of the others.
+func (e *Engine) giveUpBlock(c cached) (err error) {
+	if c.b.carved == nil {
+		return e.discard(c)
 	}
-	if !e.push(c) {
-		go func() { e.note(e.discard(c)) }()
+	for _, whole := range e.takeWhole(int(c.b.class), 1, always, func(s *segment) bool { return s == c.b.segment }) {
+		err = errors.Join(err, e.discard(whole))
 	}
+	return err
 }
 
-// discard gives a free block's memory back to the heap. While the driver refuses to unregister it, the
-// memory must not be used for anything else: it is kept, and the next Trim or Close tries again.
+// discard gives the memory of a segment back to the heap, all of whose blocks are the caller's; c is its first.
+// While the driver refuses to unregister it, the memory must not be used for anything else: it is kept, and the
+// next Trim or Close tries again.
 func (e *Engine) discard(c cached) error {
 	if c.b.foreign {
 		return e.undo(c.b)
 	}
 	e.freeing.Add(1)
 	defer e.freeing.Add(-1)
-	if c.b.locked.Load() {
+	s, n := c.b.segment, c.b.bytes()
+	if s.locked.Load() {
 		if err := e.host.Unregister(c.mem); err != nil {
 			e.strand(c)
 			return err
 		}
-		c.b.locked.Store(false)
-		e.n.registered.lower(c.b.size)
+		s.locked.Store(false)
+		e.n.registered.lower(n)
 	} else {
-		e.n.pageable.lower(c.b.size)
+		e.n.pageable.lower(n)
 	}
-	blocks.remove(c.b.lo)
-	runtime.SetFinalizer((*byte)(unsafe.Add(c.mem, -int(c.b.head))), nil)
-	e.owned.Add(-c.b.size)
+	blocks.remove(s.base)
+	s.disarm(c.mem)
+	if s.carved != nil {
+		e.carvedBytes[s.class].Add(-n)
+		e.carvedSegments.Add(-1)
+	}
+	e.owned.Add(-n)
 	e.n.trims.Add(1)
 	return nil
 }
@@ -187,22 +204,37 @@ func (e *Engine) strand(c cached) {
 	e.strandedMu.Unlock()
 }
 
-// giveUp discards cached blocks, the largest first, until at least n bytes are freed or none is left.
+// giveUp discards cached segments, the largest first, until at least n bytes are freed or none is left that is
+// in the cache whole.
 func (e *Engine) giveUp(n int64) (freed int64, err error) {
 	near := e.shelf()
 	for class := numClasses - 1; class >= 0 && freed < n; {
-		c, ok := e.pop(near, class)
-		if !ok {
+		found := e.takeForGood(near, class, n-freed)
+		if len(found) == 0 {
 			class--
 			continue
 		}
-		if derr := e.discard(c); derr != nil {
-			err = errors.Join(err, derr)
-			continue
+		for _, c := range found {
+			if derr := e.discard(c); derr != nil {
+				err = errors.Join(err, derr)
+				continue
+			}
+			freed += c.b.bytes()
 		}
-		freed += c.b.size
 	}
 	return freed, err
+}
+
+// takeForGood takes segments of the class out of the cache, of about the given bytes: not all at once, so that
+// the others can be lent while the driver is at these.
+func (e *Engine) takeForGood(near *shelf, class int, bytes int64) []cached {
+	if class < carvedClasses {
+		return e.takeWhole(class, min(bytes, 8*maxSegment), always, anySegment)
+	}
+	if c, ok := e.pop(near, class); ok {
+		return []cached{c}
+	}
+	return nil
 }
 
 // giveUpStranded tries again what discard could not do.
@@ -216,7 +248,7 @@ func (e *Engine) giveUpStranded() (freed int64, err error) {
 			err = errors.Join(err, derr)
 			continue
 		}
-		freed += c.b.size
+		freed += c.b.bytes()
 	}
 	return freed, err
 }

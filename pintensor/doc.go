@@ -39,6 +39,10 @@
 // was released and is still referred to keeps its block, and whoever has it, from being collected, though
 // not from being released and lent.
 //
+// Tensors smaller than 32 KiB share segments of memory that are page-locked once. A view keeps the segment of its
+// tensor, at most 512 KiB; so of tensors that are dropped, not released, in one segment the memory comes back when
+// the last of them is. Released ones are lent again at once. [Engine.Trim] gives segments up that nothing of is in use.
+//
 // A block that a copy is using is neither lent again, nor unregistered, nor collected until the copy is
 // done, whatever happens to its tensor. [Acquire] is how code that issues copies says so.
 //

@@ -5,6 +5,7 @@ package pintensor
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +38,7 @@ type Engine struct {
 
 	shelves []shelf
 	large   [numClasses - shelfClasses]freeList
-	owned   atomic.Int64 // bytes of all blocks, lent, cached and in flight: what the limit bounds
+	owned   atomic.Int64 // bytes of all segments, whose blocks are lent, cached and in flight: what the limit bounds
 	freeing atomic.Int64 // calls that the driver is at, after which there is more free or cached
 	flight  flight
 	lastUse atomic.Uint64
@@ -47,6 +48,11 @@ type Engine struct {
 	background background
 
 	edges edgePages // of memory given to Register
+
+	carvedBytes    [carvedClasses]atomic.Int64 // of segments of several blocks
+	carvedSegments atomic.Int64
+	gc             gcWatch
+	smallest       int64 // what is smaller takes a block of this size: tests that look at single blocks set it
 
 	strandedMu sync.Mutex
 	stranded   []cached // blocks that the driver did not unregister
@@ -59,7 +65,7 @@ type Engine struct {
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, shelves: newShelves()}
+	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, shelves: newShelves(runtime.GOMAXPROCS(0))}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)
@@ -78,11 +84,11 @@ func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, dirty, err := e.lend(p, n, shape)
+	d, used, err := e.lend(p, n, shape)
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: New: %w", err)
 	}
-	if dirty {
+	if used {
 		e.clearAll(d.Raw)
 	}
 	return d, nil
@@ -103,21 +109,21 @@ func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 }
 
 // lend takes a block of at least n bytes and makes a tensor of it. Its contents are zeros, or what the
-// last tenant left if dirty.
-func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, dirty bool, err error) {
+// last tenant left if it was used.
+func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, used bool, err error) {
 	near := e.shelf()
 	c, err := e.take(near, n)
 	if err != nil {
 		return nil, false, err
 	}
-	dirty = c.b.dirty
+	used = c.b.is(dirty)
 	// At least one byte of room, or the slice of an empty tensor would have no address to know it by.
 	d = p.dense(unsafe.Slice((*byte)(c.mem), max(n, 1))[:n], shape)
 	c.b.lend(near, addressOf(d), n, p.fill)
 	if e.tracker != nil {
 		e.tracker.lent(c.b, n, d)
 	}
-	return d, dirty, nil
+	return d, used, nil
 }
 
 // admit checks what every call that lends memory checks.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -107,7 +106,7 @@ func TestBlocksAreAlignedSpans(t *testing.T) {
 	e := newRig(t)
 	for _, n := range []int{1, 100_000, 1 << 20, 6<<20 + 5} {
 		d := must[*tensor.Dense](t)(e.New(tensor.Uint8, n))
-		if base(d)%blockUnit != 0 || base(d)%pageSize != 0 {
+		if base(d)%heapPage != 0 || base(d)%pageSize != 0 {
 			t.Errorf("%d bytes: memory at %#x is not at the start of a page", n, base(d))
 		}
 		if err := e.Release(d); err != nil {
@@ -128,8 +127,9 @@ func TestMemoryOnLargerPages(t *testing.T) {
 			for i := range s {
 				s[i]++
 			}
-			setReclaim(mem, head) // fails unless it is given the start of the allocation
-			runtime.SetFinalizer((*byte)(unsafe.Add(mem, -int(head))), nil)
+			whole := &segment{base: uintptr(mem), head: uint32(head)}
+			whole.arm(mem) // fails unless it finds the start of the allocation
+			whole.disarm(mem)
 		}
 	}
 }

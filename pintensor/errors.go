@@ -41,7 +41,7 @@ type LimitError struct {
 	Limit    int64 // what WithLimit allows, in bytes
 	Asked    int64 // size of the block that was wanted, or of all that Reserve was to make, in bytes
 	Lent     int64 // bytes lent and not released
-	Cached   int64 // bytes in the cache, too few to make room
+	Cached   int64 // bytes in the cache, too few to make room, or beside lent ones in segments
 	InFlight int64 // bytes that copies are reading or writing, lent or released
 }
 

@@ -2,6 +2,7 @@ package pintensor
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -52,7 +53,7 @@ func (f *flight) drop(b *block) {
 	defer f.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.queued || len(b.uses) > 0 {
+	if !b.device.queued || len(b.device.uses) > 0 {
 		return
 	}
 	for i, x := range f.list {
@@ -61,7 +62,7 @@ func (f *flight) drop(b *block) {
 			f.list[i] = f.list[last]
 			f.list[last] = nil
 			f.list = f.list[:last]
-			b.queued = false
+			b.device.queued = false
 			break
 		}
 	}
@@ -85,10 +86,11 @@ func (e *Engine) complete(b *block, max int) {
 	var few [pollSome]use
 	b.mu.Lock()
 	asked := few[:0]
-	for i := range min(max, len(b.uses)) {
-		asked = append(asked, b.uses[(b.turn+i)%len(b.uses)])
+	d := b.device
+	for i := range min(max, len(d.uses)) {
+		asked = append(asked, d.uses[(int(d.turn)+i)%len(d.uses)])
 	}
-	b.turn = (b.turn + len(asked)) % (len(b.uses) + 1)
+	d.turn = int32((int(d.turn) + len(asked)) % (len(d.uses) + 1))
 	b.mu.Unlock()
 	if len(asked) == 0 {
 		e.flight.drop(b) // its uses ended before it was in the list
@@ -109,21 +111,20 @@ func (e *Engine) finish(b *block, finished []use) {
 		return
 	}
 	b.mu.Lock()
-	had := len(b.uses)
+	d := b.device
+	had := len(d.uses)
 	for _, f := range finished {
-		for i := range b.uses {
-			if b.uses[i].seq == f.seq { // another goroutine may have removed it
-				copy(b.uses[i:], b.uses[i+1:])
-				b.uses[len(b.uses)-1] = use{}
-				b.uses = b.uses[:len(b.uses)-1]
+		for i := range d.uses {
+			if d.uses[i].seq == f.seq { // another goroutine may have removed it
+				d.uses = slices.Delete(d.uses, i, i+1)
 				break
 			}
 		}
 	}
 	var mem unsafe.Pointer
-	recycle, idle := false, had > 0 && len(b.uses) == 0
+	recycle, idle := false, had > 0 && len(d.uses) == 0
 	if idle {
-		mem, b.keep = b.keep, nil
+		mem, d.keep = d.keep, nil
 		e.n.inFlight.lower(b.size)
 		recycle = b.settle()
 	}
@@ -145,8 +146,8 @@ func (e *Engine) waitOldest(ctx context.Context) bool {
 	for _, b := range e.flight.take(nil, pollAll) {
 		b.mu.Lock()
 		isReleased := b.state == busy
-		if len(b.uses) > 0 {
-			u := b.uses[0]
+		if first := b.oldestUse(); first != nil {
+			u := *first
 			if of == nil || isReleased && !ofReleased || isReleased == ofReleased && u.seq < oldest.seq {
 				oldest, of, ofReleased = u, b, isReleased
 			}

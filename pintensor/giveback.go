@@ -11,7 +11,7 @@ import (
 
 // Trim gives cached blocks back until at most keepBytes are cached, and returns how many bytes it freed:
 // they are unregistered, and the Go heap's to use otherwise or return to the system. Trim waits for no
-// copy; blocks in flight stay.
+// copy; blocks in flight stay, and so do free blocks smaller than 32 KiB that share a segment with one in use.
 func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 	if keepBytes < 0 {
 		return 0, fmt.Errorf("pintensor: Trim: keepBytes is %d, want at least 0", keepBytes)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
 )
@@ -28,14 +29,14 @@ func (e *Engine) take(near *shelf, n int64) (cached, error) {
 		return cached{}, err
 	}
 	if at := c.b.written(c.mem); at >= 0 {
-		err := fmt.Errorf("byte %d of a released tensor of %d bytes was %w", at, c.b.poisoned, ErrWritten)
+		err := fmt.Errorf("byte %d of a released tensor of %d bytes was %w", at, c.b.want, ErrWritten)
 		return cached{}, errors.Join(err, e.recycle(c.b, c.mem))
 	}
 	return c, nil
 }
 
 func (e *Engine) find(near *shelf, n int64) (cached, error) {
-	class, size := classOf(n)
+	class, size := classOf(max(n, e.smallest))
 	if c, ok := e.pop(near, class); ok {
 		near.warm.Add(1)
 		return c, nil
@@ -83,32 +84,54 @@ func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 	}
 }
 
-// cold makes, page-locks and enters a new block, within the limit.
+// cold makes a new segment, and returns a block of it. The others it puts into the cache.
 func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
-	if !e.reserve(size) {
-		return cached{}, e.limitError(size)
+	n := e.blocksFor(class, size)
+	s, mem, err := e.newSegment(near, class, size, n)
+	if n > 1 && (errors.Is(err, ErrLimit) || errors.Is(err, driver.ErrOutOfMemory)) {
+		s, mem, err = e.newSegment(near, class, size, 1)
 	}
-	mem, head := newMemory(size, pageSize)
-	locked, err := e.lock(mem, size)
 	if err != nil {
-		e.owned.Add(-size)
-		return cached{}, fmt.Errorf("page-locking %d bytes: %w", size, err)
+		return cached{}, err
 	}
-	b := &block{eng: e, lo: uintptr(mem), head: head, size: size, class: class, near: near}
-	b.locked.Store(locked)
-	if other := blocks.add(b.lo, b.lo+uintptr(size), b); other != nil {
+	if s.carved != nil {
+		e.shelve(near, s, s.carved.blocks[1:], nil)
+	}
+	return cached{s.first, mem}, nil
+}
+
+// newSegment makes, page-locks and enters a segment of n blocks, within the limit. They are free, and the caller's.
+func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment, unsafe.Pointer, error) {
+	bytes := int64(n) * size
+	if !e.reserve(bytes) {
+		return nil, nil, e.limitError(bytes)
+	}
+	mem, head := newMemory(bytes, pageSize)
+	locked, err := e.lock(mem, bytes)
+	if err != nil {
+		e.owned.Add(-bytes)
+		return nil, nil, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
+	}
+	s := e.cut(class, size, n, mem, head, near)
+	s.locked.Store(locked)
+	if other := blocks.add(s.base, s.base+uintptr(bytes), s); other != nil {
 		// Going on would give one piece of memory to two owners.
 		panic("pintensor: the heap gave out memory of a block that is still in use")
 	}
-	setReclaim(mem, head)
+	s.arm(mem)
 	e.n.cold.Add(1)
 	if locked {
-		e.n.registered.add(size)
+		e.n.registered.add(bytes)
 	} else {
 		e.n.unlocked.Add(1)
-		e.n.pageable.add(size)
+		e.n.pageable.add(bytes)
 	}
-	return cached{b, mem}, nil
+	if s.carved != nil {
+		e.carvedBytes[class].Add(bytes)
+		e.carvedSegments.Add(1)
+		e.watchGC()
+	}
+	return s, mem, nil
 }
 
 func (e *Engine) limitError(asked int64) error {
@@ -132,12 +155,12 @@ func (e *Engine) reserve(size int64) bool {
 // makeRoom gives cached blocks up for a block of size bytes that was refused, and reports whether that
 // can have helped.
 func (e *Engine) makeRoom(size int64, refusal error) bool {
-	have := e.n.cached.current.Load()
+	have := e.spare()
 	want := have // a driver that refuses doesn't say how much would help
 	if errors.Is(refusal, ErrLimit) {
 		want = e.owned.Load() + size - e.limit
 	}
-	if have == 0 || want > have {
+	if have <= 0 || want > have {
 		return false
 	}
 	freed, err := e.giveUp(want)
@@ -151,6 +174,7 @@ func (e *Engine) makeRoom(size int64, refusal error) bool {
 func (e *Engine) collect() {
 	before := e.n.reclaimed.Load()
 	for range 2 {
+		e.weighAll()
 		swept := make(chan struct{})
 		runtime.SetFinalizer(new(*int), func(**int) { close(swept) })
 		runtime.GC()

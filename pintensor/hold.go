@@ -55,9 +55,13 @@ func acquire(t *tensor.Dense) (Hold, error) {
 	if b.state == free || b.state == busy || isReleased(t) {
 		return Hold{}, ErrReleased
 	}
-	b.lastHold++
-	b.holds = append(b.holds, b.lastHold)
-	return Hold{b: b, mem: unsafe.Pointer(unsafe.SliceData(t.Raw)), serial: b.lastHold}, nil
+	if b.device == nil {
+		b.device = new(deviceUse) // once in the life of a block
+	}
+	d := b.device
+	d.lastHold++
+	d.holds = append(d.holds, d.lastHold)
+	return Hold{b: b, mem: unsafe.Pointer(unsafe.SliceData(t.Raw)), serial: d.lastHold}, nil
 }
 
 // Pinned reports whether the memory is page-locked, so that a copy of it runs while the host goes on.
@@ -81,16 +85,17 @@ func (h Hold) Until(c Completion) {
 		b.mu.Unlock()
 		return
 	}
-	if len(b.uses) == 0 {
+	d := b.device
+	if len(d.uses) == 0 {
 		e.n.inFlight.add(b.size)
-		b.keep = h.mem
+		d.keep = h.mem
 	} else if s, ok := c.(Successor); ok {
-		b.uses = slices.DeleteFunc(b.uses, func(u use) bool { return s.Follows(u.done) })
+		d.uses = slices.DeleteFunc(d.uses, func(u use) bool { return s.Follows(u.done) })
 	}
-	b.uses = append(b.uses, use{seq: e.lastUse.Add(1), done: c})
-	enqueue := !b.queued
-	b.queued = true
-	crowded := len(b.uses) > pollSome
+	d.uses = append(d.uses, use{seq: e.lastUse.Add(1), done: c})
+	enqueue := !d.queued
+	d.queued = true
+	crowded := len(d.uses) > pollSome
 	b.mu.Unlock()
 	if enqueue {
 		e.flight.push(b)
@@ -116,11 +121,12 @@ func (h Hold) Done() {
 
 // endHold removes a hold and reports whether it was open. b.mu is held.
 func (b *block) endHold(serial uint32) bool {
-	for i, s := range b.holds {
+	holds := b.device.holds // the hold made it
+	for i, s := range holds {
 		if s == serial {
-			last := len(b.holds) - 1
-			b.holds[i] = b.holds[last]
-			b.holds = b.holds[:last]
+			last := len(holds) - 1
+			holds[i] = holds[last]
+			b.device.holds = holds[:last]
 			return true
 		}
 	}
@@ -130,14 +136,9 @@ func (b *block) endHold(serial uint32) bool {
 // settle makes a released block free if nothing uses it any more, and reports whether it did: then it
 // is the caller's to recycle. b.mu is held.
 func (b *block) settle() bool {
-	if b.state != busy || len(b.holds) > 0 || len(b.uses) > 0 {
+	if b.state != busy || b.inUse() {
 		return false
 	}
 	b.state = free
 	return true
-}
-
-// start returns the start of the block that p points into.
-func (b *block) start(p unsafe.Pointer) unsafe.Pointer {
-	return unsafe.Add(p, -int(uintptr(p)-b.lo))
 }

@@ -56,7 +56,7 @@ func TestSlowCopiesHoldNoOthersUp(t *testing.T) {
 		quick.complete()
 		useBy(t, d, quick)
 	}
-	if n := len(b.uses); n > 10*pollSome {
+	if n := len(b.device.uses); n > 10*pollSome {
 		t.Errorf("%d uses are kept, of which %d are under way", n, len(slow))
 	}
 	for _, w := range slow {
@@ -234,7 +234,7 @@ func TestManyCopiesOfOneTensor(t *testing.T) {
 		useBy(t, d, done)
 	}
 	b := blocks.find(base(d))
-	if n := cap(b.uses); n > 64 {
+	if n := cap(b.device.uses); n > 64 {
 		t.Errorf("room for %d completions, all of them completed", n)
 	}
 	if err := e.Release(d); err != nil {
@@ -301,11 +301,11 @@ func TestABlockWithoutUsesLeavesTheList(t *testing.T) {
 	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 3))
 	b := blocks.find(base(d))
 	b.mu.Lock()
-	b.queued = true
+	b.device = &deviceUse{queued: true}
 	b.mu.Unlock()
 	e.flight.push(b)
 	e.poll(pollAll)
-	if n := e.flight.n.Load(); n != 0 || b.queued {
+	if n := e.flight.n.Load(); n != 0 || b.device.queued {
 		t.Errorf("%d blocks are listed without a use", n)
 	}
 	useBy(t, d, newWork())
@@ -313,7 +313,7 @@ func TestABlockWithoutUsesLeavesTheList(t *testing.T) {
 		t.Errorf("%d blocks are listed, want the one in use", n)
 	}
 	e.maxWait = 1
-	for _, u := range b.uses {
+	for _, u := range b.device.uses {
 		u.done.(*work).complete()
 	}
 	if err := e.Release(d); err != nil {

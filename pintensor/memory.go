@@ -2,15 +2,14 @@ package pintensor
 
 import (
 	"os"
-	"runtime"
 	"unsafe"
 )
 
-// This file makes the memory of new blocks: a span of the Go heap for each, so that the pointer in every
+// This file makes the memory of new segments: a span of the Go heap for each, so that the pointer in every
 // tensor and slice made from it is one that the collector follows. The heap puts objects of this size
-// on its own pages, of 8 KiB, never moves them, and does not scan memory without pointers.
+// on pages of their own, of 8 KiB, never moves them, and does not scan memory without pointers.
 
-// pageSize is the system's. Where it is larger than the heap's, blocks are aligned to it, or two of
+// pageSize is the system's. Where it is larger than the heap's, segments are aligned to it, or two of
 // them would share a page, which can be locked only once.
 var pageSize = uintptr(os.Getpagesize())
 
@@ -22,13 +21,13 @@ const (
 )
 
 // newMemory returns zeroed memory of the Go heap that starts on a page of the given size, and how far
-// into its allocation that is.
+// into its allocation that is. It shares no page with anything else.
 func newMemory(size int64, page uintptr) (mem unsafe.Pointer, head uintptr) {
-	page = max(page, blockUnit)
-	n := (uintptr(size) + page - 1) / page * page
+	page = max(page, heapPage)
+	n := (max(uintptr(size), minSegment) + page - 1) / page * page
 	mem = unsafe.Pointer(unsafe.SliceData(make([]byte, n)))
 	if past := uintptr(mem) % page; past != 0 {
-		mem = unsafe.Pointer(unsafe.SliceData(make([]byte, n+page-blockUnit)))
+		mem = unsafe.Pointer(unsafe.SliceData(make([]byte, n+page-heapPage)))
 		if past = uintptr(mem) % page; past != 0 {
 			head = page - past
 		}
@@ -44,14 +43,9 @@ func newMemory(size int64, page uintptr) (mem unsafe.Pointer, head uintptr) {
 
 // touch makes the system give every page of fresh memory.
 func touch(s []byte) {
-	inParts(len(s), blockUnit, func(from, to int) {
+	inParts(len(s), heapPage, func(from, to int) {
 		for i := from; i < to; i += 4096 {
 			s[i] = 0
 		}
 	})
-}
-
-// setReclaim arms the finalizer of a block's memory.
-func setReclaim(mem unsafe.Pointer, head uintptr) {
-	runtime.SetFinalizer((*byte)(unsafe.Add(mem, -int(head))), reclaim)
 }

@@ -80,5 +80,5 @@ func (e *Engine) clearAll(mem []byte) {
 		clear(mem)
 		return
 	}
-	share(e.parallelism, len(mem), blockUnit, func(from, to int) { clear(mem[from:to]) })
+	share(e.parallelism, len(mem), heapPage, func(from, to int) { clear(mem[from:to]) })
 }

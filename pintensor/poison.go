@@ -26,7 +26,7 @@ func poisonOf(t reflect.Type) byte {
 // scribble destroys what the last tenant of a free block left.
 func (b *block) scribble(mem unsafe.Pointer) {
 	s := unsafe.Slice((*byte)(mem), b.want)
-	b.poisoned = int64(len(s))
+	b.marks |= poisoned
 	if len(s) == 0 {
 		return
 	}
@@ -38,7 +38,10 @@ func (b *block) scribble(mem unsafe.Pointer) {
 
 // written returns where a free block differs from what scribble left, or -1.
 func (b *block) written(mem unsafe.Pointer) int {
-	s := unsafe.Slice((*byte)(mem), b.poisoned)
+	if !b.is(poisoned) {
+		return -1
+	}
+	s := unsafe.Slice((*byte)(mem), b.want)
 	if len(s) == 0 || s[0] == b.fill && bytes.Equal(s[1:], s[:len(s)-1]) {
 		return -1
 	}

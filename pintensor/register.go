@@ -65,7 +65,7 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 		return func() error { return nil }, nil
 	}
 	b := e.foreignBlock(t.Raw)
-	if other := blocks.add(b.lo, b.lo+uintptr(b.size), b); other != nil {
+	if other := blocks.add(b.lo, b.lo+uintptr(b.size), b.segment); other != nil {
 		whose := "a tensor given to Register before"
 		if !other.foreign {
 			whose = "a block that New, Pin or Alloc lent"
@@ -89,7 +89,9 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 // foreignBlock returns the bookkeeping for memory of the caller's. It counts as registered only once it is.
 func (e *Engine) foreignBlock(mem []byte) *block {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	return &block{eng: e, lo: p, size: int64(len(mem)), state: leaving, foreign: true, registration: &registration{backing: mem}}
+	s := &segment{eng: e, base: p, size: int64(len(mem)), foreign: true, registration: &registration{backing: mem}}
+	s.first = &block{segment: s, lo: p, state: leaving}
+	return s.first
 }
 
 // address returns where foreign memory starts.
@@ -173,10 +175,10 @@ func (e *Engine) leave(b *block) (done bool, err error) {
 			done = true
 		case b.state == leaving:
 			err = fmt.Errorf("pintensor: unregister: being unregistered by another call: %w", ErrInUse)
-		case len(b.holds) > 0:
+		case b.held():
 			err = fmt.Errorf("pintensor: unregister: a hold on the memory is open: %w", ErrInUse)
-		case len(b.uses) > 0:
-			oldest = b.uses[0]
+		case b.oldestUse() != nil:
+			oldest = *b.oldestUse()
 		default:
 			b.state = leaving
 		}

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// The registry answers, for any address of the process, which block it lies in. Whether memory is
-// pinned is a question about an address: a view has its own header, its own engine, and nothing that
+// The registry answers, for any address of the process, which block it lies in: it finds the segment, and
+// that the block. Whether memory is pinned is a question about an address: a view has its own header, its own engine, and nothing that
 // leads back to the tensor it was made from.
 //
 // It is read on every copy and changes only when memory is registered with the driver, which costs a
@@ -16,10 +16,10 @@ import (
 // It holds addresses as integers and so keeps no block's memory alive. The blocks' finalizers take an
 // entry out before the memory can be used for anything else.
 
-// extent is a range of addresses that belongs to one block: the whole pages that its memory lies on.
+// extent is a range of addresses that belongs to one segment: the whole pages that its memory lies on.
 type extent struct {
 	lo, hi uintptr // hi is the first address after it
-	b      *block
+	s      *segment
 }
 
 type registry struct {
@@ -30,26 +30,51 @@ type registry struct {
 // blocks is the registry of the whole process.
 var blocks registry
 
-// find returns the block that p lies in, or nil.
-func (r *registry) find(p uintptr) *block {
-	s := r.snap.Load()
-	if s == nil {
+// segment returns the segment that p lies in, or nil.
+func (r *registry) segment(p uintptr) *segment {
+	if x := r.endingAfter(p); x != nil && x.lo <= p {
+		return x.s
+	}
+	return nil
+}
+
+// allocatedAt returns the segment whose memory lies in the object of the heap that starts at p, or nil.
+func (r *registry) allocatedAt(p uintptr) *segment {
+	if x := r.endingAfter(p); x != nil && x.s.base-uintptr(x.s.head) == p {
+		return x.s
+	}
+	return nil
+}
+
+// endingAfter returns the first extent that ends after p, or nil.
+func (r *registry) endingAfter(p uintptr) *extent {
+	snap := r.snap.Load()
+	if snap == nil {
 		return nil
 	}
-	all := *s
-	lo, hi := 0, len(all) // all[:lo] start at or before p, all[hi:] after it
+	all := *snap
+	lo, hi := 0, len(all) // all[:lo] end at or before p, all[hi:] after it
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if all[mid].lo <= p {
+		if all[mid].hi <= p {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo == 0 || p >= all[lo-1].hi {
+	if lo == len(all) {
 		return nil
 	}
-	return all[lo-1].b
+	return &all[lo]
+}
+
+// find returns the block that p lies in, or nil.
+func (r *registry) find(p uintptr) *block {
+	s := r.segment(p)
+	if s == nil || p < s.base {
+		return nil
+	}
+	return s.blockAt(p)
 }
 
 // holding returns the block that all of mem lies in, or nil.
@@ -65,22 +90,22 @@ func (r *registry) holding(mem []byte) *block {
 	return b
 }
 
-// add enters the addresses [lo, hi) for b. If another entry overlaps it returns that one's block and
+// add enters the addresses [lo, hi) for s. If another entry overlaps it returns that one's segment and
 // changes nothing.
-func (r *registry) add(lo, hi uintptr, b *block) (overlap *block) {
+func (r *registry) add(lo, hi uintptr, s *segment) (overlap *segment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var old []extent
-	if s := r.snap.Load(); s != nil {
-		old = *s
+	if snap := r.snap.Load(); snap != nil {
+		old = *snap
 	}
 	i := sort.Search(len(old), func(i int) bool { return old[i].hi > lo })
 	if i < len(old) && old[i].lo < hi {
-		return old[i].b
+		return old[i].s
 	}
 	grown := make([]extent, 0, len(old)+1)
 	grown = append(grown, old[:i]...)
-	grown = append(grown, extent{lo, hi, b})
+	grown = append(grown, extent{lo, hi, s})
 	grown = append(grown, old[i:]...)
 	r.snap.Store(&grown)
 	return nil

@@ -17,12 +17,12 @@ func TestRegistryAgreesWithAList(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				lo := uintptr(rapid.IntRange(0, 100).Draw(t, "lo"))
-				x := extent{lo, lo + uintptr(rapid.IntRange(1, 10).Draw(t, "n")), &block{}}
+				x := extent{lo, lo + uintptr(rapid.IntRange(1, 10).Draw(t, "n")), &segment{}}
 				var overlaps bool
 				for _, m := range model {
 					overlaps = overlaps || x.lo < m.hi && m.lo < x.hi
 				}
-				other := r.add(x.lo, x.hi, x.b)
+				other := r.add(x.lo, x.hi, x.s)
 				if (other != nil) != overlaps {
 					t.Fatalf("add(%d, %d) met %v, overlap is %v", x.lo, x.hi, other, overlaps)
 				}
@@ -41,14 +41,14 @@ func TestRegistryAgreesWithAList(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for p := range uintptr(115) {
-					var want *block
+					var want *segment
 					for _, m := range model {
 						if m.lo <= p && p < m.hi {
-							want = m.b
+							want = m.s
 						}
 					}
-					if got := r.find(p); got != want {
-						t.Fatalf("find(%d) is %p, want %p", p, got, want)
+					if got := r.segment(p); got != want {
+						t.Fatalf("segment(%d) is %p, want %p", p, got, want)
 					}
 				}
 			},
@@ -59,7 +59,7 @@ func TestRegistryAgreesWithAList(t *testing.T) {
 func TestRegistryIsReadWhileItChanges(t *testing.T) {
 	leak.Check(t)
 	var r registry
-	fixed := &block{}
+	fixed := &segment{}
 	r.add(1000, 1010, fixed)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -70,7 +70,7 @@ func TestRegistryIsReadWhileItChanges(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					if r.find(1005) != fixed {
+					if r.segment(1005) != fixed {
 						t.Error("an entry that nobody touched was not found")
 						return
 					}
@@ -81,7 +81,7 @@ func TestRegistryIsReadWhileItChanges(t *testing.T) {
 	for i := range 2000 {
 		lo := uintptr(i * 20)
 		if lo != 1000 {
-			r.add(lo, lo+10, &block{})
+			r.add(lo, lo+10, &segment{})
 		}
 		if i%3 == 0 && lo != 1000 {
 			r.remove(lo)

@@ -19,7 +19,8 @@ const reservers = 4
 
 // Reserve puts n new blocks into the cache, each for a tensor of size bytes, so that the next n tensors of
 // about that size need no call to the driver. It blocks until they are made, which on an H200's host takes
-// 0.1 ms for a small block and 41 ms for one of 256 MiB, one after the other; several goroutines work on it.
+// 0.1 ms for a segment of small blocks, of up to 512 KiB, and 41 ms for a block of 256 MiB, one after the other;
+// several goroutines work on it.
 //
 // What the blocks need beyond WithLimit or WithMaxCached is ErrLimit, before any is made. Nothing that is
 // cached is given up for them. When the driver refuses, or ctx is done, the blocks made until then stay in
@@ -53,7 +54,7 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	if size < 0 || size > largest() {
 		return fmt.Errorf("size is %d, want 0 to the %d bytes of the machine's memory", size, largest())
 	}
-	class, each := classOf(size)
+	class, each := classOf(max(size, e.smallest))
 	if n < 0 || int64(n) > largest()/each {
 		return fmt.Errorf("n is %d blocks of %d bytes, want 0 to the %d bytes of the machine's memory", n, each, largest())
 	}
@@ -62,20 +63,22 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	} else if have := e.n.cached.current.Load(); e.maxCached > 0 && total > e.maxCached-have {
 		return fmt.Errorf("%d bytes, beside the %d cached, are more than the %d of WithMaxCached: %w", total, have, e.maxCached, ErrLimit)
 	}
+	per := e.perSegment(class, each, n)
+	pieces := (n + per - 1) / per
 	g, ctx := errgroup.WithContext(ctx)
 	var begun atomic.Int64
-	for range min(n, reservers, runtime.GOMAXPROCS(0)) {
+	for range min(pieces, reservers, runtime.GOMAXPROCS(0)) {
 		g.Go(func() error {
 			for {
-				i := begun.Add(1)
-				if i > int64(n) {
+				i := int(begun.Add(1)) - 1
+				if i >= pieces {
 					return nil
 				}
 				if err := ctx.Err(); err != nil {
 					return err
 				}
 				// Small blocks are cached by core: each core has its share.
-				if err := e.stock(&e.shelves[i%int64(len(e.shelves))], class, each); err != nil {
+				if err := e.stock(&e.shelves[i%len(e.shelves)], class, each, min(per, n-i*per)); err != nil {
 					return err
 				}
 			}
@@ -84,25 +87,34 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	return g.Wait()
 }
 
-// stock puts a new block into the cache.
-func (e *Engine) stock(near *shelf, class int, size int64) error {
+// perSegment returns how many blocks the segments are to have in which Reserve makes n.
+func (e *Engine) perSegment(class int, size int64, n int) int {
+	if class >= carvedClasses {
+		return 1
+	}
+	share := (n + len(e.shelves) - 1) / len(e.shelves)
+	return max(min(int(maxSegment/size), share), 1)
+}
+
+// stock puts a new segment of n blocks into the cache.
+func (e *Engine) stock(near *shelf, class int, size int64, n int) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
-	e.freeing.Add(1) // nobody has the block before it is cached
+	e.freeing.Add(1) // nobody has the blocks before they are cached
 	defer e.freeing.Add(-1)
-	c, err := e.cold(near, class, size)
+	s, mem, err := e.newSegment(near, class, size, n)
 	if err != nil {
 		return err
 	}
-	if e.push(c) {
+	if e.shelve(near, s, s.all(), mem) {
 		return nil
 	}
 	err = ErrClosed
 	if !e.closed.Load() {
 		err = fmt.Errorf("others have filled the cache up to WithMaxCached: %w", ErrLimit)
 	}
-	return errors.Join(err, e.discard(c))
+	return errors.Join(err, e.discard(cached{s.first, mem}))
 }
 
 // background is the goroutines that may outlive the call that started them, but not Close.

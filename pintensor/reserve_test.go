@@ -47,7 +47,7 @@ func TestReserve(t *testing.T) {
 	for _, size := range []int64{0, 100, 300 << 10, 5 << 20} { // cached by core, and not
 		t.Run(fmt.Sprintf("size=%d", size), func(t *testing.T) {
 			e := newRig(t)
-			_, each := classOf(size)
+			_, each := classOf(max(size, minBlock))
 			if err := e.Reserve(bg, size, 7); err != nil {
 				t.Fatal(err)
 			}

@@ -55,6 +55,13 @@ func (h *fakeHost) Unregister(p unsafe.Pointer) error {
 	return nil
 }
 
+// bytes returns how many are registered.
+func (h *fakeHost) bytes() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.used
+}
+
 // rig is an engine over a host that is checked and can be made to fail.
 type rig struct {
 	*Engine
@@ -62,10 +69,18 @@ type rig struct {
 }
 
 // newRig returns an engine that must lock its memory, and checks when the test ends that nothing is left of
-// it.
+// it. Its smallest block is minBlock: each tensor has a segment for itself.
 func newRig(t testing.TB, opts ...Option) rig {
 	t.Helper()
 	return newRigOver(t, &fakeHost{name: "cuda"}, opts...)
+}
+
+// newCarvingRig is newRig with segments of several blocks.
+func newCarvingRig(t testing.TB, opts ...Option) rig {
+	t.Helper()
+	e := newRig(t, opts...)
+	e.smallest = 0
+	return e
 }
 
 func newRigOver(t testing.TB, h driver.Host, opts ...Option) rig {
@@ -76,6 +91,7 @@ func newRigOver(t testing.TB, h driver.Host, opts ...Option) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.smallest = minBlock
 	t.Cleanup(func() { t.Helper(); checkEmpty(t, e) })
 	return rig{e, host}
 }
@@ -99,13 +115,19 @@ func checkEmpty(t testing.TB, e *Engine) {
 	if n := e.n.allocated.Load(); n != 0 {
 		t.Errorf("%d blocks count as lent by Alloc at the end", n)
 	}
-	if snap := blocks.snap.Load(); snap != nil {
-		for _, x := range *snap {
-			if x.b.eng == e {
-				t.Errorf("a block of %d bytes is still in the registry", x.b.size)
-			}
+	for _, x := range blocks.all() {
+		if x.s.eng == e {
+			t.Errorf("a segment of %d bytes is still in the registry", x.s.bytes())
 		}
 	}
+}
+
+// all returns the entries.
+func (r *registry) all() []extent {
+	if snap := r.snap.Load(); snap != nil {
+		return *snap
+	}
+	return nil
 }
 
 func gcUntil(t testing.TB, what string, ok func() bool) {

@@ -11,7 +11,7 @@ import (
 // shelved returns an engine with four shelves, and a block lent from each.
 func shelved(t *testing.T) (rig, []cached) {
 	e := newRig(t)
-	e.shelves = make([]shelf, 4)
+	e.shelves = newShelves(4)
 	var lent []cached
 	for i := range e.shelves {
 		c := must[cached](t)(e.take(&e.shelves[i], 100))
@@ -41,7 +41,7 @@ func TestABlockGoesBackToTheShelfItCameFrom(t *testing.T) {
 		e.giveBack(t, c)
 	}
 	for i := range e.shelves {
-		if n := len(e.shelves[i].lists[0].free); n != 1 || e.shelves[i].lists[0].free[0].b != lent[i].b {
+		if n := len(e.shelves[i].lists[carvedClasses].free); n != 1 || e.shelves[i].lists[carvedClasses].free[0].b != lent[i].b {
 			t.Errorf("shelf %d has %d blocks, want the one that was lent from it", i, n)
 		}
 	}
@@ -65,7 +65,7 @@ func TestAnotherShelfsBlockBeforeANewOne(t *testing.T) {
 		t.Errorf("%d cold and %d warm, want 4 and 1", s.Cold, s.Warm)
 	}
 	e.giveBack(t, lent[2])
-	if n := len(e.shelves[0].lists[0].free); n != 1 {
+	if n := len(e.shelves[0].lists[carvedClasses].free); n != 1 {
 		t.Errorf("the shelf that took it last has %d blocks, want 1", n)
 	}
 	for _, i := range []int{0, 1, 3} {
@@ -77,7 +77,7 @@ func TestAnotherShelfsBlockBeforeANewOne(t *testing.T) {
 func TestCloseEmptiesAllShelves(t *testing.T) {
 	for range 50 {
 		e := newRig(t)
-		e.shelves = make([]shelf, 8)
+		e.shelves = newShelves(8)
 		tensors := make([]*tensor.Dense, 32)
 		for i := range tensors {
 			tensors[i] = must[*tensor.Dense](t)(e.New(tensor.Uint8, 10))

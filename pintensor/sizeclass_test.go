@@ -15,12 +15,20 @@ func TestSizeClassesWasteAtMostAnEighth(t *testing.T) {
 		switch {
 		case size < n:
 			fail("a block of %d bytes for %d", size, n)
-		case size%blockUnit != 0 || size < minBlock:
-			fail("%d bytes: block of %d is no multiple of %d of at least %d", n, size, blockUnit, minBlock)
+		case size%blockAlign != 0 || size < blockAlign:
+			fail("%d bytes: block of %d is no multiple of %d", n, size, blockAlign)
+		case size >= 64<<10 && size%heapPage != 0:
+			fail("%d bytes: block of %d is no multiple of the heap's page", n, size)
 		case class < 0 || class >= numClasses:
 			fail("%d bytes: class %d, want 0 to %d", n, class, numClasses-1)
-		case n >= 64<<10 && float64(size) > 1.125*float64(n):
+		case class < carvedClasses != (size < minBlock):
+			fail("%d bytes: class %d of %d, want those below %d to be of blocks smaller than %d", n, class, size, carvedClasses, minBlock)
+		case class < shelfClasses != (size <= 256<<10):
+			fail("%d bytes: class %d of %d, want those up to 256 KiB to be cached by core", n, class, size)
+		case n >= 2<<10 && float64(size) > 1.125*float64(n):
 			fail("%d bytes: block of %d wastes %.2f %%", n, size, 100*float64(size-n)/float64(n))
+		case n < 2<<10 && size-max(n, 1) >= blockAlign:
+			fail("%d bytes: block of %d wastes %d", n, size, size-n)
 		}
 		if c, s := classOf(size); c != class || s != size {
 			fail("%d bytes: class %d of %d, but a block of that size is class %d of %d", n, class, size, c, s)

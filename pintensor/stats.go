@@ -21,7 +21,7 @@ type Usage struct {
 type Stats struct {
 	Requested  Usage `json:"requested"`  // bytes that New, Empty, Pin and Alloc were asked for, until released
 	Lent       Usage `json:"lent"`       // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
-	Cached     Usage `json:"cached"`     // bytes of blocks that were released, or made by Reserve, ready to be lent
+	Cached     Usage `json:"cached"`     // bytes of blocks that are ready to be lent: released, made by Reserve, or beside others in a segment
 	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
 	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and the pages of tensors given to Register
 	InPlace    Usage `json:"in_place"`   // bytes among Registered of tensors given to Register: whole pages, each counted once
@@ -29,12 +29,12 @@ type Stats struct {
 
 	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
-	Cold      int64 `json:"cold"`      // blocks made new, each with a call to the driver
-	Warm      int64 `json:"warm"`      // blocks that came from the cache
+	Cold      int64 `json:"cold"`      // times that memory was made, for a block or a segment of small ones, with a call to the driver each
+	Warm      int64 `json:"warm"`      // blocks that came from the cache: lent before, reserved, or made with others
 	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back, and registrations that it undid
 	Forgotten int64 `json:"forgotten"` // those of them that New, Empty, Pin or Register made: each one is a missing Release, or call of unregister
 	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 `json:"trims"`     // blocks that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
+	Trims     int64 `json:"trims"`     // blocks, or segments of small ones, that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
 
 	RegisterCalls   Calls `json:"register_calls"`   // calls of the driver that page-lock memory, and the time they took
 	UnregisterCalls Calls `json:"unregister_calls"` // those that undo it

@@ -35,7 +35,7 @@ func TestSuccessorsTakeThePlaceOfWhatTheyFollow(t *testing.T) {
 			h.Until(last[queue])
 		}
 	}
-	if n := len(b.uses); n != 3 {
+	if n := len(b.device.uses); n != 3 {
 		t.Errorf("%d uses are kept, want one a queue and the one of none", n)
 	}
 	if err := e.Release(d); err != nil {

@@ -42,11 +42,11 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	near := e.shelf()
-	c, err := e.take(near, size)
+	c, err := e.take(near, max(size, minBlock)) // not part of a segment that others keep from being reclaimed
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
-	if c.b.dirty {
+	if c.b.is(dirty) {
 		e.clearAll(unsafe.Slice((*byte)(c.mem), size))
 	}
 	c.b.lend(near, 0, size, poisonNaN)
@@ -79,7 +79,7 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 }
 
 // free gives back the memory of t, or of the lease if t is nil.
-func (e *Engine) free(raw []byte, size int64, t *tensor.Dense, lease uint64) error {
+func (e *Engine) free(raw []byte, size int64, t *tensor.Dense, lease uint32) error {
 	b := blocks.holding(raw)
 	if b == nil || b.eng != e || b.foreign {
 		return ErrNotPinned
@@ -137,7 +137,7 @@ func bytesOf(m tensor.Memory) []byte {
 type memory struct {
 	p     unsafe.Pointer
 	n     int64
-	lease uint64
+	lease uint32
 }
 
 // Uintptr returns the address. It doesn't keep the memory alive; see reclaim.

@@ -16,6 +16,7 @@ func inTime(t *testing.T, test func(t *testing.T, e *Engine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := must[*Engine](t)(NewEngine(WithDriver(&fakeHost{name: "cuda"})))
+		e.smallest = minBlock
 		test(t, e)
 		if err := e.Close(); err != nil {
 			t.Error(err)
