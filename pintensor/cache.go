@@ -228,6 +228,9 @@ func (e *Engine) giveUp(n int64) (freed int64, err error) {
 // takeForGood takes segments of the class out of the cache, of about the given bytes: not all at once, so that
 // the others can be lent while the driver is at these.
 func (e *Engine) takeForGood(near *shelf, class int, bytes int64) []cached {
+	if class < carvedClasses && e.carvedBytes[class].Load() == 0 {
+		return nil
+	}
 	if class < carvedClasses {
 		return e.takeWhole(class, min(bytes, 8*maxSegment), always, anySegment)
 	}
