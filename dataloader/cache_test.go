@@ -30,7 +30,7 @@ func TestCacheReadsASampleOnce(t *testing.T) {
 			}
 			c := must[*Cached](t)(Cache(ds, 4*n+int64(room)*32))
 			draws := must[Sampler](t)(RandomWithReplacement(n, 10*n, 1))
-			l := newLoader(t, c, Config{BatchSize: 8, Sampler: draws, Workers: 4, Pin: e})
+			l := newLoader(t, c, Config{BatchSize: 8, Sampler: draws, Workers: 4, SingleEpoch: true, Pin: e})
 			for range 3 {
 				for b, err := range l.Batches(t.Context()) {
 					if err == nil {

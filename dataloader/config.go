@@ -4,7 +4,6 @@ package dataloader
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -79,12 +78,16 @@ type Config struct {
 	// LastBatch says what becomes of a smaller batch at the end of an epoch. KeepLast by default.
 	LastBatch LastBatch
 
-	// Workers is how many goroutines read samples, at most 4096. 0: as many as GOMAXPROCS. The order
-	// does not depend on it.
+	// Workers is how many goroutines read samples, at most 4096. 0: at first as many as GOMAXPROCS; where the
+	// loop still waits for batches the Loader tries more, and fewer, and stays with what delivers most: at
+	// most four times as many, or 32 if that is more, for sets that wait for a disk or a network. [Stats] has
+	// the number. The order does not depend on it.
 	Workers int
 
 	// Prefetch is how many batches are read ahead of the loop, at most 65536; one more is in its hands. 0:
-	// two for each worker, but not more than 256 MiB of them and at least two.
+	// at first two for each worker, but not more than 256 MiB of them and at least two; where workers have to
+	// wait for the loop although it waits for them, as with samples of which some take much longer, the Loader
+	// tries more, up to eight for each worker and 256 MiB. Stats has the number, and PinnedLimit the memory.
 	Prefetch int
 
 	// SingleEpoch reads nothing of an epoch before its loop has begun. Otherwise, when all batches of
@@ -122,10 +125,9 @@ type Config struct {
 }
 
 const (
-	maxWorkers     = 4096
-	maxPrefetch    = 1 << 16
-	prefetchBudget = 256 << 20       // bytes of batches that Prefetch 0 may amount to
-	defaultGrace   = 5 * time.Second // how long ending waits for readers where Timeout is 0
+	maxWorkers   = 4096
+	maxPrefetch  = 1 << 16
+	defaultGrace = 5 * time.Second // how long ending waits for readers where Timeout is 0
 )
 
 // check returns an error that names the first field with a value that makes no sense.
@@ -159,23 +161,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataloader: Config.Rank = %d: want 0 to %d (WorldSize is %d)", c.Rank, max(c.WorldSize, 1)-1, c.WorldSize)
 	}
 	return nil
-}
-
-// workers returns the number of goroutines that Workers stands for.
-func (c *Config) workers() int {
-	if c.Workers > 0 {
-		return c.Workers
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
-// prefetch returns the depth that Prefetch stands for, of batches of batchBytes.
-func (c *Config) prefetch(batchBytes int) int {
-	if c.Prefetch > 0 {
-		return c.Prefetch
-	}
-	affordable := prefetchBudget / batchBytes
-	return max(2, min(2*c.workers(), affordable))
 }
 
 // grace returns how long ending waits for readers.

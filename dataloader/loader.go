@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pintensor/pin/pintensor"
@@ -30,7 +31,7 @@ type Loader struct {
 	engine  *pintensor.Engine
 	rows    int  // that a slot has room for at least
 	workers int  // at most
-	tokens  int  // batches in memory at once, but for kept ones
+	tokens  int  // batches in memory at once, at most, but for kept ones
 	zero    bool // rows are zeroed before a ReadBatch
 
 	mu       sync.Mutex
@@ -46,6 +47,11 @@ type Loader struct {
 	owned    int           // slots, but for kept ones: in pool and in runs
 	errs     []error       // met in the background
 	freed    chan struct{} // closed when Close is done
+
+	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
+	tuner        *tuner       // of the loop's goroutine; nil: those stay
+	shallow      atomic.Bool  // there was no memory for a larger depth
+	shallowest   int          // the depth to begin with
 
 	counters
 }
@@ -77,7 +83,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if plan.places < 0 {
 		return nil, fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", plan.places)
 	}
-	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, workers: cfg.workers(), freed: make(chan struct{})}
+	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
 	if cfg.LastBatch == PadLast && l.rows > 0 {
 		l.rows = cfg.BatchSize
@@ -88,7 +94,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if l.engine == nil {
 		l.engine = pintensor.Default()
 	}
-	l.tokens = cfg.prefetch(layout.batchBytes(l.rows)) + 1
+	l.size()
 	l.zero = !overwrites(ds)
 	return l, nil
 }
@@ -149,6 +155,7 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			if !l.turn(r, s, yield) {
 				return
 			}
+			l.tuner.turn(r)
 		}
 		if r.leg.start == r.leg.end {
 			l.passOver(r.leg.epoch)
@@ -264,11 +271,13 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 		panic(p)
 	case s.err != nil:
 		err := s.err
+		r.lastTurn()
 		r.recycle(s)
 		return yield(nil, err)
 	}
 	l.skipped.Add(int64(len(s.skipped)))
 	if s.view == nil { // nothing left
+		r.lastTurn()
 		r.recycle(s)
 		return true
 	}
@@ -276,6 +285,7 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 	l.samples.Add(int64(len(s.indices)))
 	r.current = r.batch(s)
 	more = yield(r.current, nil)
+	r.lastTurn()
 	r.current.endTurn()
 	r.current = nil
 	return more
@@ -288,7 +298,7 @@ func (l *Loader) finish(r *run) {
 		r.current = nil
 	}
 	// Where the loop's context is done the readers' is too, and what they read ahead may have failed of it.
-	if r.detach() && r.taken > 0 && r.taken == r.leg.end-r.leg.start && !l.cfg.SingleEpoch {
+	if r.detach() && r.taken > 0 && r.consumed() && !l.cfg.SingleEpoch {
 		r.rest()
 		if l.stand(r) {
 			return
@@ -305,6 +315,7 @@ func (l *Loader) stand(r *run) bool {
 		return false
 	}
 	l.looped.Add(int64(time.Since(r.entered)))
+	r.spent += time.Since(r.entered)
 	l.run, l.standing = nil, r
 	return true
 }
@@ -432,9 +443,16 @@ func (l *Loader) put(s *slot) error {
 		l.mu.Unlock()
 		return nil
 	}
+	l.mu.Unlock()
+	return l.discard(s)
+}
+
+// discard gives the memory of a slot that nobody uses back.
+func (l *Loader) discard(s *slot) error {
+	err := errors.Join(distinct(s.free())...)
+	l.mu.Lock()
 	l.owned--
 	l.mu.Unlock()
-	err := errors.Join(distinct(s.free())...)
 	if err != nil {
 		l.note(err)
 	}

@@ -51,7 +51,7 @@ func (s *slot) grow(n int) error {
 	d, err := s.l.engine.Empty(tensor.Uint8, size)
 	if errors.Is(err, pintensor.ErrLimit) {
 		return fmt.Errorf("%w; this loader has up to %d batches of %d bytes in memory: a smaller Config.BatchSize or Config.Prefetch needs less",
-			err, s.l.tokens, n*s.layout.total)
+			err, s.l.most(), n*s.layout.total)
 	}
 	if err != nil {
 		return err

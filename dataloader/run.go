@@ -24,7 +24,6 @@ type run struct {
 	stop   chan struct{}           // closed when the run is to end
 	cancel context.CancelCauseFunc // of the context that workers read with: of the run, not of a loop
 	launch func(*worker)
-	crew   []*worker
 	done   chan struct{} // closed when the run was shut and all workers have ended
 
 	slots map[*slot]struct{} // all of the run's. Guarded by board.mu, as is:
@@ -36,7 +35,8 @@ type run struct {
 	block   []Batch // not used yet
 	timer   *time.Timer
 	entered time.Time
-	detach  func() bool // takes the run away from the loop's context, and returns whether it was not done
+	spent   time.Duration // in loops before this one
+	detach  func() bool   // takes the run away from the loop's context, and returns whether it was not done
 }
 
 // runKey is the key under which the context of a run's readers has the Loader.
@@ -46,24 +46,36 @@ type runKey struct{}
 // but their context ends only when the run does.
 func newRun(ctx context.Context, l *Loader, p position) *run {
 	g := newLeg(p, l.plan.len(p.epoch), 0)
-	tokens := l.most()
-	r := &run{l: l, began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}), slots: make(map[*slot]struct{}, tokens)}
+	r := &run{l: l, began: time.Now(), stop: make(chan struct{}), done: make(chan struct{}), slots: make(map[*slot]struct{})}
 	ctx, r.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), runKey{}, l))
 	r.launch = func(w *worker) { go w.loop(ctx) }
-	r.board.init(g, tokens)
-	r.delivery.init(tokens, l.cfg.Unordered)
-	workers := l.workers
-	if rows := l.plan.maxSize(); rows > 0 {
-		batches := l.plan.batches
-		workers = min(workers, min(workers, batches)*((rows+r.partSize(rows)-1)/r.partSize(rows)))
-	} else if l.plan.dealt == nil {
-		workers = 0
+	r.delivery.init(l.most(), l.cfg.Unordered)
+	reader, _ := l.ds.(BatchReader)
+	for i := range l.useful() {
+		r.crew = append(r.crew, &worker{r: r, reader: reader, number: i})
 	}
-	reader := batchReaderOf(l.ds)
-	for range workers {
-		r.crew = append(r.crew, &worker{r: r, reader: reader})
+	depth := int(l.depth.Load())
+	if l.shallow.Load() {
+		depth = l.shallowest
 	}
+	r.board.init(g, min(depth+1, l.most()), min(int(l.hands.Load()), len(r.crew)))
 	return r
+}
+
+// useful returns how many workers can have something to do at the same time.
+func (l *Loader) useful() int {
+	rows := l.plan.maxSize()
+	switch {
+	case l.plan.dealt != nil:
+		return l.workers
+	case rows == 0:
+		return 0
+	}
+	parts := 1
+	if size := l.partSize(rows, l.workers); size > 0 {
+		parts = (rows + size - 1) / size
+	}
+	return min(l.workers, min(l.workers, l.plan.batches)*parts)
 }
 
 // enter begins a loop over the leg that is the run's: it starts workers, and ctx ends them.
@@ -79,12 +91,11 @@ func (r *run) enter(ctx context.Context) {
 // nothing beside it.
 const partBytes = 256 << 10
 
-// partSize returns how many rows of a batch of n one worker fills at a time.
-func (r *run) partSize(n int) int {
-	size := max(partBytes/r.l.layout.total, 1)
-	if r.most-1 < r.l.workers {
-		// Fewer batches at a time than workers: they fill them together.
-		size = min(size, (n+r.l.workers-1)/r.l.workers)
+// partSize returns how many rows of a batch of n one worker fills at a time, when so many are to share it.
+func (l *Loader) partSize(n, sharers int) int {
+	size := max(partBytes/l.layout.total, 1)
+	if sharers > 0 {
+		size = min(size, (n+sharers-1)/sharers)
 	}
 	if n < 2*size {
 		return n
@@ -193,6 +204,29 @@ func (r *run) busy() time.Duration {
 	}
 	return time.Duration(total)
 }
+
+// consumed reports whether the loop has had all of its leg.
+func (r *run) consumed() bool { return r.taken == r.leg.end-r.leg.start }
+
+// lastTurn is called before a turn gives its batch back. After the last the token for the loop's hands is not for
+// reading ahead.
+func (r *run) lastTurn() {
+	if r.consumed() {
+		r.rest()
+	}
+}
+
+// idled is the time that workers have spent waiting in loops.
+func (r *run) idled() int64 {
+	total := int64(0)
+	for _, w := range r.crew {
+		total += w.idled.Load()
+	}
+	return total
+}
+
+// looped is the time that loops over the run have taken.
+func (r *run) looped() time.Duration { return r.spent + time.Since(r.entered) }
 
 // verdict returns why the loop is to end, or nil.
 func (r *run) verdict(ctx context.Context) error {

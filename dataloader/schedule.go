@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // board is what there is to do in a run, and who waits for it.
@@ -27,8 +28,11 @@ type board struct {
 	next   *leg // after it; nil: not known, or none
 	asked  bool // whether next was looked for
 	place  int  // the next to be begun
-	tokens int  // left
+	tokens int  // left; below 0 when there are to be fewer
 	most   int  // of them
+	base   int  // slots that are simply taken: the run began with so many
+	crew   []*worker
+	wanted int // of the crew: the first so many
 
 	spinners int // workers that may be looking
 
@@ -41,14 +45,18 @@ type task struct {
 	s      *slot
 	turn   uint64
 	lo, hi int
+	size   int // rows that one worker takes at a time
 
-	leg   *leg // where the batch is that is to be begun, nil if it has been
-	place int
+	leg     *leg // where the batch is that is to be begun, nil if it has been
+	place   int
+	sharers int // workers that are to fill it together; 0: as few as may be
+
+	expand bool // get one slot more, with memory, for the token that was taken
 }
 
-func (b *board) init(g *leg, tokens int) {
+func (b *board) init(g *leg, tokens, workers int) {
 	b.work.L = &b.mu
-	b.leg, b.tokens, b.most = g, tokens, tokens
+	b.leg, b.tokens, b.most, b.base, b.wanted = g, tokens, tokens, tokens, workers
 	if runtime.GOMAXPROCS(0) > 1 {
 		b.spinners = 1
 	}
@@ -69,6 +77,13 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 			t = r.part()
 			r.passOn()
 			return t, true
+		case w.number >= r.wanted:
+			r.dismiss(w)
+			r.passOn()
+			return t, false
+		case r.mayBegin() && r.grown():
+			r.tokens--
+			return task{expand: true}, true
 		case r.mayBegin():
 			t = r.take()
 			r.passOn()
@@ -82,12 +97,43 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 			looked = true
 			r.look()
 		default:
+			began := time.Since(r.began)
 			r.waiting++
 			r.work.Wait()
 			r.waiting--
+			if r.looping {
+				w.idled.Add(int64(time.Since(r.began) - began))
+			}
 			looked = false
 		}
 	}
+}
+
+// grown reports whether the next batch would be in one slot more than the run began with. Whether there is memory for that
+// must be known before a place is taken, which the loop will wait for.
+func (r *run) grown() bool { return len(r.idle) == 0 && len(r.slots) >= r.base }
+
+// expand gets a slot with memory. If there is none the token goes, with those that there is no slot for either.
+func (r *run) expand() {
+	s := r.adopt()
+	if s == nil {
+		return
+	}
+	if err := s.reserve(0); err == nil {
+		r.returned(s)
+		return
+	}
+	r.l.shallow.Store(true)
+	r.l.depth.Store(int64(r.l.shallowest))
+	r.mu.Lock()
+	delete(r.slots, s)
+	r.most--
+	for r.tokens > 0 && r.most > max(r.base, len(r.slots)) {
+		r.tokens--
+		r.most--
+	}
+	r.mu.Unlock()
+	r.l.put(s)
 }
 
 // mayBegin reports whether there is a batch to begin, and a token for it.
@@ -157,6 +203,9 @@ func (b *board) horizon() int {
 // take takes a token, the next place, and an idle slot if there is one.
 func (r *run) take() task {
 	t := task{s: r.takeIdle(), leg: r.leg, place: r.place}
+	if r.most-1 < r.wanted { // fewer batches at a time than workers
+		t.sharers = r.wanted
+	}
 	if t.place >= r.leg.end {
 		t.leg = r.next
 	}
@@ -187,7 +236,7 @@ func (r *run) takeIdle() *slot {
 func (r *run) part() task {
 	first := &r.shared[0]
 	t := *first
-	t.hi = min(t.lo+r.partSize(len(t.s.indices)), t.hi)
+	t.hi = min(t.lo+t.size, t.hi)
 	if first.lo = t.hi; first.lo == first.hi {
 		n := copy(r.shared, r.shared[1:])
 		r.shared[n] = task{}
@@ -211,7 +260,11 @@ func (r *run) share(t task, parts int) {
 // returned gives a token back, and the slot that it was for unless that is kept.
 func (r *run) returned(s *slot) {
 	r.mu.Lock()
-	if s != nil && !r.over {
+	surplus := s != nil && !r.over && len(r.slots) > r.most // the depth was reduced
+	switch {
+	case surplus:
+		delete(r.slots, s)
+	case s != nil && !r.over:
 		r.idle = append(r.idle, s)
 	}
 	r.tokens++
@@ -220,6 +273,9 @@ func (r *run) returned(s *slot) {
 	r.mu.Unlock()
 	if wake {
 		r.work.Signal()
+	}
+	if surplus {
+		r.l.discard(s)
 	}
 }
 
@@ -231,14 +287,54 @@ func (r *run) muster() (start []*worker) {
 		return nil
 	}
 	r.looping = true
-	for _, w := range r.crew {
+	return r.hire()
+}
+
+// hire returns those of the workers wanted that are not there. The lock is held.
+func (b *board) hire() (start []*worker) {
+	for _, w := range b.crew[:b.wanted] {
 		if !w.live {
 			w.live = true
-			r.live++
+			b.live++
 			start = append(start, w)
 		}
 	}
 	return start
+}
+
+// setCrew changes the number of workers, and setDepth the number of batches that are read ahead.
+func (r *run) setCrew(n int) {
+	r.mu.Lock()
+	r.wanted = min(n, len(r.crew))
+	var start []*worker
+	if r.looping && !r.closed {
+		start = r.hire()
+	}
+	r.news.Add(1)
+	r.mu.Unlock()
+	r.work.Broadcast() // some may be too many
+	for _, w := range start {
+		r.launch(w)
+	}
+}
+
+func (r *run) setDepth(n int) {
+	r.mu.Lock()
+	most := min(n+1, r.l.most())
+	r.tokens += most - r.most
+	r.most = most
+	var surplus []*slot
+	for len(r.slots) > most && len(r.idle) > 0 {
+		s := r.takeIdle()
+		delete(r.slots, s)
+		surplus = append(surplus, s)
+	}
+	r.news.Add(1)
+	r.mu.Unlock()
+	r.work.Broadcast()
+	for _, s := range surplus {
+		r.l.discard(s)
+	}
 }
 
 // dismiss notes that w ends. The lock is held.

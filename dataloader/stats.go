@@ -43,7 +43,7 @@ func (l *Loader) Stats() Stats {
 	s := Stats{
 		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(), BatchReadErrors: l.batchReadErrors.Load(),
 		Waited:  time.Duration(l.waited.Load()),
-		Workers: l.workers, Prefetch: l.tokens - 1,
+		Workers: int(l.hands.Load()), Prefetch: int(l.depth.Load()),
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
 		PinnedLimit: int64(l.most()) * int64(l.rows) * int64(l.layout.total),
 	}

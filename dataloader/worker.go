@@ -17,7 +17,8 @@ type worker struct {
 	r      *run
 	reader BatchReader // nil: the data set has none
 	row    int         // of the slot, being read
-	live   bool        // guarded by the run's lock
+	number int
+	live   bool // guarded by the run's lock
 
 	_     [64]byte // the rest is written for each sample; keep it off the lines of other workers
 	leg   atomic.Pointer[leg]
@@ -25,6 +26,7 @@ type worker struct {
 	index atomic.Int64 // the sample, or -1
 	since atomic.Int64 // start of the call in run time + 1; 0 outside of calls or where there is no timeout
 	busy  atomic.Int64 // nanoseconds spent filling
+	idled atomic.Int64 // nanoseconds spent waiting for something to do, while a loop runs
 	_     [64]byte
 }
 
@@ -56,6 +58,8 @@ func (w *worker) loop(ctx context.Context) {
 		case !ok:
 			ended = true
 			return
+		case t.expand:
+			w.r.expand()
 		case t.leg != nil:
 			w.begin(ctx, t)
 		case t.s.enter(t.turn):
@@ -75,7 +79,7 @@ func (w *worker) begin(ctx context.Context, t task) {
 	}
 	w.row = 0
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
-	defer w.share(ctx, s)
+	defer w.share(ctx, s, t.sharers)
 	ok := false
 	defer w.capture(s, &ok)
 	if err := w.prepare(ctx, s); err != nil {
@@ -105,16 +109,16 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 }
 
 // share offers parts of the slot to the other workers and fills the first itself.
-func (w *worker) share(ctx context.Context, s *slot) {
+func (w *worker) share(ctx context.Context, s *slot, sharers int) {
 	n := len(s.indices)
 	if len(s.faults) > 0 {
 		n = 0
 	}
 	first := task{s: s, turn: s.turn, hi: n}
-	if size := w.r.partSize(n); size < n {
+	if size := w.r.l.partSize(n, sharers); size < n {
 		first.hi = size
 		s.pending = (n + size - 1) / size // nobody else knows of the slot yet
-		w.r.share(task{s: s, turn: s.turn, lo: size, hi: n}, s.pending-1)
+		w.r.share(task{s: s, turn: s.turn, lo: size, hi: n, size: size}, s.pending-1)
 	}
 	w.fill(ctx, first)
 }
