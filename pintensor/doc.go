@@ -52,7 +52,8 @@
 // Tensors made with tensor.WithEngine(engine), and results of arithmetic on them, have their memory from
 // the engine too. Nobody releases those: the collector does, or [Engine.Free].
 //
-// Blocks count as any other memory of the Go heap: in GOMEMLIMIT, and in the pace of the collector.
+// Blocks count as any other memory of the Go heap: in GOMEMLIMIT, and in the pace of the collector. A program
+// that pins a large part of the machine's memory sets GOMEMLIMIT; docs/memory.md says how, with measurements.
 //
 // # Concurrency
 //
