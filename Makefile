@@ -5,6 +5,7 @@ BENCH     ?= .
 SOAK      ?= 60s
 BENCHTIME ?= 0.5s
 ARGS      ?=
+CUDA_HOME ?= /usr/local/cuda
 TOOL       = $(GO) tool -modfile=tools.mod
 # The race detector needs cgo, and so a C compiler; go sets CGO_ENABLED=0 by itself where it finds none.
 CGO        = $$($(GO) env CGO_ENABLED)
@@ -15,10 +16,10 @@ KERNELS    = devicevm/internal/kernels
 PTX        = $(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -O3 \
 	-Xclang -target-feature -Xclang +ptx70 -S $(KERNELS)/src/kernels.cu
 
-.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx soak bench
+.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx soak cuda-env cuda-test bench
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 mnist: ## train on MNIST (ARGS="-model cnn -epochs 3" passes flags)
 	$(GO) run ./examples/mnist $(ARGS)
@@ -81,6 +82,14 @@ check-ptx: ## see that the committed PTX is what its source gives (needs clang-1
 
 soak: ## 64 goroutines do everything with pinned memory for SOAK (60s); ARGS=-race finds races too
 	SOAK=$(SOAK) $(GO) test -run '^TestSoak$$' -count 1 -v -timeout 0 $(ARGS) ./pintensor
+
+cuda-env: ## print the cgo flags for gorgonia.org/cu, see cuda13/README.md (CUDA_HOME=/usr/local/cuda)
+	@echo "export CGO_CFLAGS='-I$(CURDIR)/cuda13 -I$(CUDA_HOME)/include'"
+	@echo "export CGO_LDFLAGS='-L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs'"
+
+cuda-test: ## the tests with gorgonia.org/cu, and its benchmarks (needs a GPU and a toolkit)
+	eval "$$($(MAKE) -s cuda-env)" && REQUIRE_GPU=1 $(GO) test -tags cuda -count 1 -timeout 5m ./asynccopy
+	eval "$$($(MAKE) -s cuda-env)" && $(GO) test -tags cuda -run '^$$' -bench 'CU|Overlap|Trace' ./asynccopy
 
 bench: ## benchmarks on whatever device is there (BENCH=ToDevice picks some)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) .

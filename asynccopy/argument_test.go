@@ -12,7 +12,6 @@ import (
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/internal/soft"
-	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -224,19 +223,11 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-var _ gorgonia.Value = (*asynccopy.Tensor)(nil)
-
-func TestTensorIsAValueOfGorgonia(t *testing.T) {
+func TestTensorAsAValue(t *testing.T) {
 	r := newRig(t, soft.New(soft.Config{Host: locking{}}))
 	s := r.stream()
 	host := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))
 	x := must(s.ToDevice(host, false))(t)
-	g := gorgonia.NewGraph()
-	n := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3))
-	r.ok(gorgonia.Let(n, x))
-	if n.Value() != gorgonia.Value(x) {
-		t.Error("the node does not hold the Tensor")
-	}
 	if x.Size() != 6 || x.Data() != any(x) || x.Uintptr() != x.DevicePtr() || x.DevicePtr() == 0 {
 		t.Errorf("size %d, data %v, addresses %#x %#x", x.Size(), x.Data(), x.Uintptr(), x.DevicePtr())
 	}

@@ -62,8 +62,22 @@
 // device is lost by that (a sticky error), all later calls return the error, and only a new process can use
 // the device again.
 //
+// # Tracing
+//
+// A device that was opened [WithTrace] writes what its streams do, by its own clock, to a file for
+// https://ui.perfetto.dev.
+//
 // # Platforms
 //
 // CUDA devices on Linux and Windows with a driver for CUDA 11.0 or newer, loaded when the program runs: no
 // toolkit and no cgo. The software device works everywhere.
+//
+// With the build tag cuda, cgo and a toolkit, programs that use gorgonia.org/cu copy on their own streams:
+//
+//	func FromCU(ctx cu.Context, s cu.Stream) (*Stream, error)
+//	func (s *Stream) CU() cu.Stream
+//	func (x *Tensor) CU() cu.DevicePtr
+//	func (s *Stream) TensorFromCU(p cu.DevicePtr, dt tensor.Dtype, shape ...int) (*Tensor, error)
+//	func (s *Stream) RecordCU(e cu.Event) error
+//	func (s *Stream) WaitCU(e cu.Event) error
 package asynccopy

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/internal/soft"
-	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -34,7 +33,6 @@ func TestPartsShareMemory(t *testing.T) {
 		scalar := must(x.Part(1023, tensor.Uint8))(r)
 		empty := must(x.Part(1024, tensor.Float64, 0, 3))(r)
 		inner := must(labels.Part(8, tensor.Uint16, 4))(r)
-		var _ gorgonia.Value = images
 		for name, c := range map[string]struct {
 			x         *asynccopy.Tensor
 			from, n   int

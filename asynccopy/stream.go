@@ -23,16 +23,17 @@ import (
 // Stream is a queue of work on a device: what is issued to one runs in the order of issue, and
 // different streams run concurrently. All methods may be called from any goroutine.
 type Stream struct {
-	dev    *Device
-	handle driver.Stream
-	shared bool // Device.Default's: only the device closes it
-	gate   gate
-	exists gate          // of calls that only need handle to exist: while Close awaits the calls in gate, it does
-	gone   chan struct{} // closed when Close has done its work
-	turn   atomic.Pointer[stage]
-	clock  atomic.Int64 // advances with each event that was recorded
-	seen   atomic.Int64 // events that had advanced it to here are complete
-	asked  atomic.Int64 // when a flight was last found incomplete, since epoch
+	dev      *Device
+	handle   driver.Stream
+	shared   bool // Device.Default's: only the device closes it
+	gate     gate
+	exists   gate          // of calls that only need handle to exist: while Close awaits the calls in gate, it does
+	gone     chan struct{} // closed when Close has done its work
+	borrowed bool          // handle is other code's to destroy
+	turn     atomic.Pointer[stage]
+	clock    atomic.Int64 // advances with each event that was recorded
+	seen     atomic.Int64 // events that had advanced it to here are complete
+	asked    atomic.Int64 // when a flight was last found incomplete, since epoch
 
 	mu      sync.Mutex
 	pending []*Event // not known to be complete, in order of issue
@@ -326,7 +327,9 @@ func (s *Stream) close() error {
 		d.postpone(d.memory.leave(s, err == nil))
 	}
 	s.exists.shut()
-	d.destroy(s.handle)
+	if !s.borrowed {
+		d.destroy(s.handle)
+	}
 	d.mu.Lock()
 	delete(d.streams, s)
 	d.mu.Unlock()

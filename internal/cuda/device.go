@@ -44,7 +44,7 @@ type Device struct {
 }
 
 // newDevice makes a device of a context. If it fails, a retained context is released.
-func (d *Driver) newDevice(f *frame, dev, ctx uintptr, retained bool) (driver.Device, error) {
+func (d *Driver) newDevice(f *frame, dev, ctx uintptr, retained bool) (*Device, error) {
 	device := &Device{lib: d.lib, dev: dev, ctx: ctx, retained: retained, idle: make(chan struct{})}
 	err := device.readName(f)
 	if err == nil {
@@ -116,6 +116,9 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) Name() string { return d.name }
+
+// Ordinal returns the device's number, which is what a CUdevice is.
+func (d *Device) Ordinal() int { return int(d.dev) }
 
 func (d *Device) MemInfo() (free, total int64, err error) {
 	f, err := d.begin(&d.lib.memGetInfo)

@@ -92,12 +92,16 @@ func (d *Driver) Open(ordinal int) (driver.Device, error) {
 	if err := f.call(&d.lib.primaryCtxRetain, f.out(0), dev); err != nil {
 		return nil, err
 	}
-	return d.newDevice(f, dev, f.outs[0], true)
+	device, err := d.newDevice(f, dev, f.outs[0], true)
+	if err != nil {
+		return nil, err // not a nil *Device
+	}
+	return device, nil
 }
 
 // Adopt returns a Device whose context other code made, such as gorgonia.org/cu. Close does not
 // destroy the context, which must outlive the Device.
-func Adopt(ctx uintptr) (driver.Device, error) {
+func Adopt(ctx uintptr) (*Device, error) {
 	d, err := loadOnce()
 	if err != nil {
 		return nil, err
@@ -105,7 +109,7 @@ func Adopt(ctx uintptr) (driver.Device, error) {
 	return d.adopt(ctx)
 }
 
-func (d *Driver) adopt(ctx uintptr) (driver.Device, error) {
+func (d *Driver) adopt(ctx uintptr) (*Device, error) {
 	f := newFrame(d.lib)
 	defer f.free()
 	if ctx == 0 {
