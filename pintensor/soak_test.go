@@ -58,6 +58,7 @@ func soak(t *testing.T, lasts time.Duration, opts []Option) {
 	fake := &fakeHost{name: "cuda"}
 	s := &soaking{T: t, fake: fake, e: newRigOver(t, fake, opts...), until: time.Now().Add(lasts)}
 	s.e.maxWait = time.Second
+	s.e.smallest = 0 // segments of several blocks too
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var all sync.WaitGroup
