@@ -39,7 +39,8 @@
 //
 // [WithSolver] makes each run end with a step of one of Gorgonia's solvers, with its options, on the device: SGD,
 // momentum, RMSProp, Adam, AdamW. Weights then stay there; [VM.Sync] and Close bring them back to the nodes'
-// own values. A VM for evaluation shares them through [WithWeightsFrom].
+// own values. A VM for evaluation shares them through [WithWeightsFrom]. [VM.State] and [VM.Restore] save a training
+// and resume it.
 //
 // # Gorgonia's mistakes
 //

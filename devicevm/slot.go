@@ -13,6 +13,7 @@ import (
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/host"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -76,6 +77,18 @@ func (s *slot) uploaded() {
 	if s.trained && !s.let && !s.loaded {
 		s.loaded, s.bound = true, s.node.Src.Value()
 	}
+}
+
+// copyBound copies the value that is bound to the node.
+func (s *slot) copyBound(dst []byte) error {
+	v := s.node.Src.Value()
+	if err := s.check(v); err != nil {
+		return err
+	}
+	if err := host.Copy(dst, v, s.node.Dtype); err != nil {
+		return nodeError(s.node, "%w", err)
+	}
+	return nil
 }
 
 // reserve gets the slot memory of its own.

@@ -186,11 +186,20 @@ func TestTrainsAsTapeMachine(t *testing.T) {
 				solver := func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.05)) }
 				n := newNetwork(t, m, dt, 8)
 				want := trainTape(t, newNetwork(t, m, dt, 8), solver(), steps)
+				noFallbacks(t, n)
 				got := trainDevice(t, n, openSoft(t), solver(), false, steps)
 				compare(t, got, want, tolerance(dt))
 				got = trainDevice(t, newNetwork(t, m, dt, 8), openSoft(t), solver(), true, steps)
 				compare(t, got, want, tolerance(dt))
 			})
 		}
+	}
+}
+
+// noFallbacks fails if an operation of the network is not known.
+func noFallbacks(t *testing.T, n *network) {
+	t.Helper()
+	for _, f := range newVM(t, n.graph).Fallbacks() {
+		t.Errorf("%s runs on the host", f.Op)
 	}
 }
