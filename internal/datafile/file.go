@@ -60,6 +60,26 @@ func New(r io.ReaderAt, size int64, name string) *File {
 	return &File{name: name, size: size, at: r}
 }
 
+// OpenFS opens the file called name of fsys, whose files must be io.ReaderAts. Its error names the file.
+func OpenFS(fsys fs.FS, name string) (*File, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	at, ok := f.(io.ReaderAt)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("is %v, want a regular file", info.Mode().Type())}
+	case !ok:
+		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%T cannot be read at any place, as an io.ReaderAt can", f)}
+	default:
+		return &File{name: name, size: info.Size(), at: at, own: f}, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
 // Name is the path that was opened, or the name given to New.
 func (f *File) Name() string { return f.name }
 
