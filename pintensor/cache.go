@@ -173,6 +173,9 @@ func (e *Engine) discard(c cached) error {
 	if c.b.foreign {
 		return e.undo(c.b)
 	}
+	if e.poison {
+		e.inspect(c)
+	}
 	e.freeing.Add(1)
 	defer e.freeing.Add(-1)
 	s, n := c.b.segment, c.b.bytes()
@@ -187,6 +190,9 @@ func (e *Engine) discard(c cached) error {
 		e.n.pageable.lower(n)
 	}
 	blocks.remove(s.base)
+	if e.tracker != nil {
+		e.tracker.forget(s)
+	}
 	s.disarm(c.mem)
 	if s.carved != nil {
 		e.carvedBytes[s.class].Add(-n)

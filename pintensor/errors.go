@@ -22,7 +22,8 @@ var (
 	// ErrReleased: the tensor was released before.
 	ErrReleased = errors.New("already released")
 
-	// ErrWritten: in poison mode, code that still uses a released tensor wrote to its memory.
+	// ErrWritten: in poison mode, code that still uses a released tensor wrote to its memory. errors.As finds a
+	// *WrittenError with the place in memory, and those in the program.
 	ErrWritten = errors.New("written after release")
 
 	// ErrNotOwner: the tensor's memory belongs to a block, but only the tensor that New or Pin
@@ -53,3 +54,33 @@ func (e *LimitError) Error() string {
 
 // Is reports whether target is ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
+
+// WrittenError is an ErrWritten: which memory was written to after its release, and the lines of the program that
+// had to do with it. The one that wrote is not among them, but is likely to be near.
+type WrittenError struct {
+	Offset   int64    // of the first byte that is not what poison mode left, in bytes from the tensor's start
+	Size     int64    // of the tensor that was released, in bytes
+	Lent     []Caller // the call of New, Empty, Pin or Alloc that lent it, the innermost caller first; nil without WithLeakTracking
+	Released []Caller // the call that released it; nil without WithLeakTracking, and where the collector gave it back
+	Found    []Caller // the call that noticed: the next that was lent the memory, or that gave it up
+}
+
+// Error names the innermost line of each call.
+func (e *WrittenError) Error() string {
+	text := fmt.Sprintf("byte %d of a released tensor of %d bytes was written after release", e.Offset, e.Size)
+	if e.Lent == nil {
+		text += "; WithLeakTracking tells where it was lent and released"
+	}
+	for _, c := range []struct {
+		what    string
+		callers []Caller
+	}{{"lent", e.Lent}, {"released", e.Released}, {"noticed", e.Found}} {
+		if len(c.callers) > 0 {
+			text += fmt.Sprintf("; %s at %v", c.what, c.callers[0])
+		}
+	}
+	return text
+}
+
+// Is reports whether target is ErrWritten.
+func (e *WrittenError) Is(target error) bool { return target == ErrWritten }

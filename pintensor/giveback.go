@@ -57,12 +57,11 @@ func (e *Engine) Close() error {
 
 // empty discards cached blocks until at most keep bytes are cached.
 func (e *Engine) empty(keep int64) (freed int64, err error) {
-	err = e.takeErr()
-	stranded, serr := e.giveUpStranded()
+	stranded, err := e.giveUpStranded()
 	want := int64(math.MaxInt64)
 	if keep > 0 {
 		want = e.n.cached.current.Load() - keep
 	}
 	freed, gerr := e.giveUp(want)
-	return stranded + freed, errors.Join(err, serr, gerr)
+	return stranded + freed, errors.Join(e.takeErr(), err, gerr)
 }

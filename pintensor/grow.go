@@ -29,8 +29,7 @@ func (e *Engine) take(near *shelf, n int64) (cached, error) {
 		return cached{}, err
 	}
 	if at := c.b.written(c.mem); at >= 0 {
-		err := fmt.Errorf("byte %d of a released tensor of %d bytes was %w", at, c.b.want, ErrWritten)
-		return cached{}, errors.Join(err, e.recycle(c.b, c.mem))
+		return cached{}, errors.Join(e.writtenError(c.b, at), e.recycle(c.b, c.mem))
 	}
 	return c, nil
 }

@@ -61,6 +61,9 @@ func acquire(t *tensor.Dense) (Hold, error) {
 	d := b.device
 	d.lastHold++
 	d.holds = append(d.holds, d.lastHold)
+	if k := b.eng.tracker; k != nil {
+		k.held(b, d.lastHold, t)
+	}
 	return Hold{b: b, mem: unsafe.Pointer(unsafe.SliceData(t.Raw)), serial: d.lastHold}, nil
 }
 
@@ -127,10 +130,44 @@ func (b *block) endHold(serial uint32) bool {
 			last := len(holds) - 1
 			holds[i] = holds[last]
 			b.device.holds = holds[:last]
+			if k := b.eng.tracker; k != nil {
+				k.unheld(b, serial)
+			}
 			return true
 		}
 	}
 	return false
+}
+
+// loseHolds ends the holds on a block that is unreachable: nobody has them any more, since a Hold refers to the
+// memory. b.mu is held.
+func (b *block) loseHolds() {
+	if !b.held() {
+		return
+	}
+	b.eng.n.lostHolds.Add(int64(len(b.device.holds)))
+	if k := b.eng.tracker; k != nil {
+		for _, serial := range b.device.holds {
+			k.unheld(b, serial)
+		}
+	}
+	b.device.holds = b.device.holds[:0]
+}
+
+// OpenHolds returns how many holds on the engine's memory, and on memory given to its Register, have not
+// ended. While copies are being issued there are some. It looks at every block, so it serves tests more than
+// programs.
+func (e *Engine) OpenHolds() (n int) {
+	for s := range blocks.of(e) {
+		for _, b := range s.all() {
+			b.mu.Lock()
+			if b.device != nil {
+				n += len(b.device.holds)
+			}
+			b.mu.Unlock()
+		}
+	}
+	return n
 }
 
 // settle makes a released block free if nothing uses it any more, and reports whether it did: then it

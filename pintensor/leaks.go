@@ -26,19 +26,20 @@ const (
 // take about three times as long, and goroutines wait for each other. An engine without it pays nothing.
 func WithLeakTracking() Option {
 	return func(e *Engine) error {
-		e.tracker = &tracker{loans: make(map[*block]loan), forgotten: make(map[callers]*Forgotten)}
+		e.tracker = newTracker()
 		return nil
 	}
 }
 
-// Leak is memory that is lent or registered: no leak if it is still needed.
+// Leak is memory that is lent, registered or held: no leak if it is still needed.
 type Leak struct {
 	Bytes      int64         // what was asked for
 	Dtype      tensor.Dtype  // the zero Dtype for memory of Alloc, which isn't told
 	Shape      tensor.Shape  // when it was lent; nil for memory of Alloc, empty for scalars
 	Registered bool          // the program's own memory, which Register page-locks
-	Age        time.Duration // since it was lent or registered
-	Callers    []Caller      // of New, Empty, Pin, Register or Alloc, the innermost first, at most 16
+	Held       bool          // an open Hold on memory, which may have been released meanwhile
+	Age        time.Duration // since it was lent, registered or held
+	Callers    []Caller      // of New, Empty, Pin, Register, Acquire or Alloc, the innermost first, at most 16
 }
 
 // Forgotten is a place in a program that lent tensors which were dropped without Release, or registered some
@@ -68,7 +69,10 @@ func (l Leak) String() string {
 		what = fmt.Sprintf("%v of shape %v", l.Dtype, l.Shape)
 	}
 	how := "lent"
-	if l.Registered {
+	switch {
+	case l.Held:
+		how = "held"
+	case l.Registered:
 		how = "registered"
 	}
 	return fmt.Sprintf("%d bytes, %s, %s %v ago at", l.Bytes, what, how, l.Age.Round(time.Millisecond)) + lines(l.Callers)
@@ -94,8 +98,9 @@ func lines(callers []Caller) string {
 	return s.String()
 }
 
-// Leaks returns what is lent or registered now, the oldest first: tensors of New, Empty and Pin that were not
-// released, those given to Register and not unregistered, and memory of Alloc. Tensors that were dropped are among them until the garbage collector finds them.
+// Leaks returns what is lent, registered or held now, the oldest first: tensors of New, Empty and Pin that were not
+// released, those given to Register and not unregistered, holds of Acquire that have not ended, and memory of
+// Alloc. Tensors that were dropped are among them until the garbage collector finds them.
 // Without WithLeakTracking it returns nil.
 func (e *Engine) Leaks() []Leak {
 	if e.tracker == nil {
@@ -105,7 +110,7 @@ func (e *Engine) Leaks() []Leak {
 	slices.SortFunc(loans, func(a, b loan) int { return a.at.Compare(b.at) })
 	leaks := make([]Leak, 0, len(loans))
 	for _, l := range loans {
-		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Registered: l.registered, Age: time.Since(l.at), Callers: l.from.resolve()})
+		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Registered: l.registered, Held: l.held, Age: time.Since(l.at), Callers: l.from.resolve()})
 	}
 	return leaks
 }
@@ -128,8 +133,26 @@ func (e *Engine) Forgotten() []Forgotten {
 type tracker struct {
 	mu        sync.Mutex // taken with a block's held, so none of those is taken under it
 	loans     map[*block]loan
+	holds     map[holdKey]loan
+	returned  map[*block]lease       // of blocks that are not lent, for WrittenError
 	forgotten map[callers]*Forgotten // at most maxPlaces, and the zero callers for the rest
 }
+
+func newTracker() *tracker {
+	return &tracker{
+		loans: make(map[*block]loan), holds: make(map[holdKey]loan),
+		returned: make(map[*block]lease), forgotten: make(map[callers]*Forgotten),
+	}
+}
+
+// holdKey is an open hold.
+type holdKey struct {
+	b      *block
+	serial uint32
+}
+
+// lease is the two calls that a lease begins and ends with.
+type lease struct{ lent, released callers }
 
 // loan is one lease of a block.
 type loan struct {
@@ -139,7 +162,7 @@ type loan struct {
 	at    time.Time
 	from  callers
 
-	registered bool
+	registered, held bool
 }
 
 // callers is a call, as program counters; unused ones are 0.
@@ -154,7 +177,41 @@ func (k *tracker) lent(b *block, n int64, t *tensor.Dense) {
 	runtime.Callers(3, l.from[:]) // 3: the caller of what called lent
 	k.mu.Lock()
 	k.loans[b] = l
+	delete(k.returned, b)
 	k.mu.Unlock()
+}
+
+// held notes a hold that Acquire gives.
+func (k *tracker) held(b *block, serial uint32, t *tensor.Dense) {
+	l := loan{bytes: int64(len(t.Raw)), dtype: t.Dtype(), shape: slices.Clone(t.Shape()), at: time.Now(), held: true}
+	runtime.Callers(3, l.from[:])
+	k.mu.Lock()
+	k.holds[holdKey{b, serial}] = l
+	k.mu.Unlock()
+}
+
+// unheld notes that it is over.
+func (k *tracker) unheld(b *block, serial uint32) {
+	k.mu.Lock()
+	delete(k.holds, holdKey{b, serial})
+	k.mu.Unlock()
+}
+
+// latest returns the calls that lent and released a block that is free.
+func (k *tracker) latest(b *block) (lent, released callers) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.returned[b]
+	return l.lent, l.released
+}
+
+// forget has what is known of a segment that is given up.
+func (k *tracker) forget(s *segment) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, b := range s.all() {
+		delete(k.returned, b)
+	}
 }
 
 // ended notes that the lease of b is over, because it was forgotten or in order.
@@ -166,6 +223,11 @@ func (k *tracker) ended(b *block, wasForgotten bool) {
 		return
 	}
 	delete(k.loans, b)
+	if b.eng.poison {
+		back := lease{lent: l.from}
+		runtime.Callers(3, back.released[:])
+		k.returned[b] = back
+	}
 	if !wasForgotten {
 		return
 	}
@@ -188,6 +250,9 @@ func (k *tracker) list() []loan {
 	defer k.mu.Unlock()
 	all := make([]loan, 0, len(k.loans))
 	for _, l := range k.loans {
+		all = append(all, l)
+	}
+	for _, l := range k.holds {
 		all = append(all, l)
 	}
 	return all

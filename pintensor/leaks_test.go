@@ -133,10 +133,10 @@ func TestCallsOnOneLineAreOnePlace(t *testing.T) {
 
 // A program that runs for months with thousands of places that forget must not grow by it.
 func TestForgottenIsBounded(t *testing.T) {
-	k := &tracker{loans: make(map[*block]loan), forgotten: make(map[callers]*Forgotten)}
+	k := newTracker()
 	e := &Engine{tracker: k} // lends nothing
 	for i := range 3 * maxPlaces {
-		b := new(block)
+		b := &block{segment: &segment{eng: e}}
 		k.loans[b] = loan{bytes: 1, from: callers{uintptr(i + 1)}}
 		k.ended(b, true)
 	}

@@ -26,8 +26,8 @@ func WithLimit(bytes int64) Option {
 
 // WithPoison makes the engine fill every block with NaN (tensors of floats and complex numbers) or
 // 0xCC bytes (others) when it comes back, so that code which still reads a released tensor shows. When the
-// block is lent again and something else is in it, that call returns ErrWritten: code still writes to a
-// released tensor.
+// block is lent again or given up and something else is in it, that call or the next returns a [WrittenError]: code
+// still writes to a released tensor. With [WithLeakTracking] it names the lines that lent and released that.
 func WithPoison() Option {
 	return func(e *Engine) error { e.poison = true; return nil }
 }

@@ -5,6 +5,7 @@ package pintensor
 import (
 	"bytes"
 	"reflect"
+	"runtime"
 	"slices"
 	"unsafe"
 )
@@ -46,6 +47,30 @@ func (b *block) written(mem unsafe.Pointer) int {
 		return -1
 	}
 	return slices.IndexFunc(s, func(x byte) bool { return x != b.fill })
+}
+
+// writtenError says that the block was written to, at the given offset. The caller has taken it from the cache.
+func (e *Engine) writtenError(b *block, at int) error {
+	err := &WrittenError{Offset: int64(at), Size: b.want}
+	var here callers
+	runtime.Callers(2, here[:])
+	err.Found = here.resolve()
+	if e.tracker != nil {
+		lent, released := e.tracker.latest(b)
+		err.Lent, err.Released = lent.resolve(), released.resolve()
+	}
+	return err
+}
+
+// inspect looks for late writers to blocks that are about to be given up, all those of a segment; c is the first.
+// The next call tells of what it finds.
+func (e *Engine) inspect(c cached) {
+	for _, b := range c.b.all() {
+		if at := b.written(unsafe.Add(c.mem, b.lo-c.b.base)); at >= 0 {
+			b.marks &^= poisoned // once is enough, if the driver has to be asked again
+			e.note(e.writtenError(b, at))
+		}
+	}
 }
 
 // assert panics in invariants builds if the package's own bookkeeping is wrong.

@@ -1,6 +1,7 @@
 package pintensor
 
 import (
+	"iter"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,21 @@ func (r *registry) holding(mem []byte) *block {
 		return nil // b's pages are wider than its memory
 	}
 	return b
+}
+
+// of returns the segments of an engine.
+func (r *registry) of(e *Engine) iter.Seq[*segment] {
+	return func(yield func(*segment) bool) {
+		snap := r.snap.Load()
+		if snap == nil {
+			return
+		}
+		for _, x := range *snap {
+			if x.s.eng == e && !yield(x.s) {
+				return
+			}
+		}
+	}
 }
 
 // add enters the addresses [lo, hi) for s. If another entry overlaps it returns that one's segment and

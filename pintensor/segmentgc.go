@@ -53,9 +53,7 @@ func (s *segment) endLeases() (dropped []droppedBlock) {
 		b.mu.Lock()
 		if b.state == lent || b.state == busy {
 			assert(b.oldestUse() == nil, "a block in flight was unreachable")
-			if b.device != nil {
-				b.device.holds = b.device.holds[:0] // nobody has these holds any more: a Hold refers to the memory
-			}
+			b.loseHolds()
 			was := droppedBlock{b, b.state == lent}
 			if was.lent {
 				forgotten := b.owner != 0 // memory of Alloc has nobody who releases it

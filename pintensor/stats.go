@@ -29,12 +29,13 @@ type Stats struct {
 
 	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
-	Cold      int64 `json:"cold"`      // times that memory was made, for a block or a segment of small ones, with a call to the driver each
-	Warm      int64 `json:"warm"`      // blocks that came from the cache: lent before, reserved, or made with others
-	Reclaimed int64 `json:"reclaimed"` // blocks that the garbage collector gave back, and registrations that it undid
-	Forgotten int64 `json:"forgotten"` // those of them that New, Empty, Pin or Register made: each one is a missing Release, or call of unregister
-	Waits     int64 `json:"waits"`     // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 `json:"trims"`     // blocks, or segments of small ones, that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
+	Cold      int64 `json:"cold"`       // times that memory was made, for a block or a segment of small ones, with a call to the driver each
+	Warm      int64 `json:"warm"`       // blocks that came from the cache: lent before, reserved, or made with others
+	Reclaimed int64 `json:"reclaimed"`  // blocks that the garbage collector gave back, and registrations that it undid
+	Forgotten int64 `json:"forgotten"`  // those of them that New, Empty, Pin or Register made: each one is a missing Release, or call of unregister
+	LostHolds int64 `json:"lost_holds"` // holds that were dropped with their memory, so that nobody can end them: each one is a missing Until or Done
+	Waits     int64 `json:"waits"`      // times that a call had to wait for a copy, because of the limit or a refusing driver
+	Trims     int64 `json:"trims"`      // blocks, or segments of small ones, that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
 
 	RegisterCalls   Calls `json:"register_calls"`   // calls of the driver that page-lock memory, and the time they took
 	UnregisterCalls Calls `json:"unregister_calls"` // those that undo it
@@ -84,7 +85,7 @@ type counters struct {
 	pageable, inPlace                             gauge
 	cold, reclaimed, waits, trims, unlocked       atomic.Int64
 	allocated                                     atomic.Int64 // blocks lent by Alloc now
-	forgotten                                     atomic.Int64
+	forgotten, lostHolds                          atomic.Int64
 	register, unregister                          callClock
 }
 
@@ -95,7 +96,7 @@ func (e *Engine) Stats() Stats {
 		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
 		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(), InPlace: e.n.inPlace.usage(), Pageable: e.n.pageable.usage(),
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
-		Forgotten: e.n.forgotten.Load(), Allocated: e.n.allocated.Load(),
+		Forgotten: e.n.forgotten.Load(), LostHolds: e.n.lostHolds.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
 		RegisterCalls: e.n.register.calls(), UnregisterCalls: e.n.unregister.calls(),
 	}

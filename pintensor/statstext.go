@@ -35,7 +35,7 @@ func (s Stats) LogValue() slog.Value {
 		slog.Any("in_flight", s.InFlight), slog.Any("registered", s.Registered), slog.Any("in_place", s.InPlace),
 		slog.Any("pageable", s.Pageable),
 		slog.Int64("allocated", s.Allocated), slog.Int64("cold", s.Cold), slog.Int64("warm", s.Warm),
-		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten),
+		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten), slog.Int64("lost_holds", s.LostHolds),
 		slog.Int64("waits", s.Waits), slog.Int64("trims", s.Trims), slog.Int64("unlocked", s.Unlocked),
 		slog.Any("register_calls", s.RegisterCalls), slog.Any("unregister_calls", s.UnregisterCalls),
 		slog.String("locking", s.Locking),

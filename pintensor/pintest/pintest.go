@@ -23,14 +23,15 @@ import (
 	"github.com/pintensor/pin/pintensor"
 )
 
-// grace is how long Check waits for copies in flight, and for the garbage collector.
-const grace = 2 * time.Second
+// grace is how long Check waits for copies in flight, and for the garbage collector. Tests of it wait less.
+var grace = 2 * time.Second
 
 // Check makes t fail if, when t and the cleanups that it registers from now on have ended,
 //   - tensors of e are lent, or the program's own registered, those included that were so before;
 //   - the garbage collector gave tensors back since now that nobody released or unregistered: the test dropped
 //     them, or somebody did before it and the collector found them only now;
-//   - copies from or to e's memory are still in flight after 2 seconds.
+//   - copies from or to e's memory are still in flight after 2 seconds, or holds on it open, also if the tensor was
+//     released; or such a hold was dropped since now.
 //
 // If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
 // results of arithmetic, with tensor.WithEngine(e), has nobody to release it: the garbage collector is run
@@ -44,7 +45,8 @@ func Check(t testing.TB, e *pintensor.Engine) {
 		t.Errorf("pintest: Check: e is nil, want a *pintensor.Engine")
 		return
 	}
-	forgottenBefore := forgotten{e.Stats().Forgotten, e.Forgotten()}
+	before := e.Stats()
+	forgottenBefore, lostBefore := forgotten{before.Forgotten, e.Forgotten()}, before.LostHolds
 	t.Cleanup(func() {
 		t.Helper()
 		if t.Failed() {
@@ -52,13 +54,19 @@ func Check(t testing.TB, e *pintensor.Engine) {
 		}
 		s := settle(e)
 		if s.Lent.Current > 0 {
-			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e, false))
+			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e, pintensor.Leak{}))
 		}
 		if s.InPlace.Current > 0 {
-			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s", s.InPlace.Current, leaks(e, true))
+			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s", s.InPlace.Current, leaks(e, pintensor.Leak{Registered: true}))
 		}
 		if s.InFlight.Current > 0 {
 			t.Errorf("pintest: copies of %d bytes are in flight %v after the end of the test", s.InFlight.Current, grace)
+		}
+		if n := e.OpenHolds(); n > 0 {
+			t.Errorf("pintest: %d holds of Acquire are open %v after the end of the test%s", n, grace, leaks(e, pintensor.Leak{Held: true}))
+		}
+		if n := s.LostHolds - lostBefore; n > 0 {
+			t.Errorf("pintest: %d holds of Acquire were dropped in the test, with neither Until nor Done", n)
 		}
 		if n := s.Forgotten - forgottenBefore.count; n > 0 {
 			t.Errorf("pintest: %d tensors were dropped in the test and not given back%s", n, forgottenBefore.since(e))
@@ -70,7 +78,7 @@ func Check(t testing.TB, e *pintensor.Engine) {
 func settle(e *pintensor.Engine) pintensor.Stats {
 	for deadline := time.Now().Add(grace); ; time.Sleep(time.Millisecond) {
 		s := e.Stats() // asks the copies whether they are done
-		if s.InFlight.Current == 0 && s.Allocated == 0 || time.Now().After(deadline) {
+		if s.InFlight.Current == 0 && s.Allocated == 0 && e.OpenHolds() == 0 || time.Now().After(deadline) {
 			return s
 		}
 		if s.Allocated > 0 {
@@ -82,15 +90,15 @@ func settle(e *pintensor.Engine) pintensor.Stats {
 // advice is what to do for more in a message.
 const advice = " (an engine made with pintensor.WithLeakTracking knows which lines made them)"
 
-// leaks lists what is lent, or what is registered.
-func leaks(e *pintensor.Engine, registered bool) string {
+// leaks lists those of the kind: what is lent, registered or held.
+func leaks(e *pintensor.Engine, kind pintensor.Leak) string {
 	all := e.Leaks()
 	if all == nil {
 		return advice
 	}
 	var s strings.Builder
 	for _, l := range all {
-		if l.Registered == registered {
+		if l.Registered == kind.Registered && l.Held == kind.Held {
 			fmt.Fprintf(&s, "\n%v", l)
 		}
 	}

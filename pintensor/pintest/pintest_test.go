@@ -68,6 +68,18 @@ func release(t testing.TB, e *pintensor.Engine, d *tensor.Dense) {
 // unregister is the function of what registerIt registered.
 var unregister func() error
 
+// hold is the latest of acquireIt.
+var hold pintensor.Hold
+
+func acquireIt(t testing.TB, d *tensor.Dense) pintensor.Hold {
+	t.Helper()
+	h, err := pintensor.Acquire(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // registerIt registers a tensor, and drops it.
 func registerIt(t testing.TB, e *pintensor.Engine) {
 	t.Helper()
@@ -112,6 +124,8 @@ func collect(t testing.TB, ok func() bool) {
 }
 
 func TestCheck(t *testing.T) {
+	before := pintest.SetGrace(200 * time.Millisecond)
+	t.Cleanup(func() { pintest.SetGrace(before) })
 	var kept *tensor.Dense
 	cases := map[string]struct {
 		test func(t *testing.T, e *pintensor.Engine)
@@ -141,9 +155,9 @@ func TestCheck(t *testing.T) {
 		}, nil},
 		"a copy that takes too long": {func(t *testing.T, e *pintensor.Engine) {
 			d := make32(t, e)
-			copyFor(t, d, 2200*time.Millisecond)
+			copyFor(t, d, 400*time.Millisecond)
 			release(t, e, d)
-		}, []string{"are in flight 2s after"}},
+		}, []string{"are in flight 200ms after"}},
 		"registered and lent": {func(t *testing.T, e *pintensor.Engine) {
 			kept = make32(t, e)
 			registerIt(t, e)
@@ -152,6 +166,19 @@ func TestCheck(t *testing.T) {
 			func() { registerIt(t, e); unregister = nil }()
 			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
 		}, []string{"1 tensors were dropped in the test and not given back"}},
+		"released under a hold": {func(t *testing.T, e *pintensor.Engine) {
+			d := make32(t, e)
+			hold = acquireIt(t, d)
+			release(t, e, d)
+		}, []string{"1 holds of Acquire are open 200ms after"}},
+		"dropped with a hold": {func(t *testing.T, e *pintensor.Engine) {
+			func() {
+				d := make32(t, e)
+				acquireIt(t, d)
+				release(t, e, d)
+			}()
+			collect(t, func() bool { return e.Stats().LostHolds == 1 })
+		}, []string{"1 holds of Acquire were dropped in the test"}},
 		"results of arithmetic": {func(t *testing.T, e *pintensor.Engine) {
 			a := tensor.New(tensor.WithEngine(e), tensor.Of(tensor.Float32), tensor.WithShape(3))
 			if _, err := a.Add(a); err != nil {
@@ -189,7 +216,7 @@ func TestCheck(t *testing.T) {
 					if !strings.Contains(got[i], c.want[i]) {
 						t.Errorf("complaint %q, want %q", got[i], c.want[i])
 					}
-					aboutLines := !strings.Contains(got[i], "in flight")
+					aboutLines := !strings.Contains(got[i], "in flight") && !strings.Contains(got[i], "holds of Acquire were dropped")
 					if aboutLines && names(got[i]) != tracking {
 						t.Errorf("with tracking %v the complaint is %q", tracking, got[i])
 					}
@@ -203,6 +230,8 @@ func TestCheck(t *testing.T) {
 					}
 					unregister = nil
 				}
+				hold.Done()
+				hold = pintensor.Hold{}
 				if kept != nil {
 					release(t, e, kept)
 					kept = nil
@@ -217,7 +246,8 @@ func TestCheck(t *testing.T) {
 
 // names reports whether a complaint names a line that made something.
 func names(complaint string) bool {
-	return strings.Contains(complaint, "pintest_test.make32") || strings.Contains(complaint, "pintest_test.registerIt")
+	return strings.Contains(complaint, "pintest_test.make32") || strings.Contains(complaint, "pintest_test.registerIt") ||
+		strings.Contains(complaint, "pintest_test.acquireIt")
 }
 
 func TestCheckLeavesFailedTestsAlone(t *testing.T) {
