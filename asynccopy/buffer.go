@@ -42,6 +42,7 @@ type use struct {
 	stream  *Stream
 	last    *Event // nil if the use is foreign
 	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
+	follows *Event // the write that other code's work follows
 	serial  int
 }
 
@@ -207,10 +208,15 @@ func (b *buffer) free() error {
 		d.forget(b)
 		return nil
 	}
-	s := b.home
-	if !s.gate.enter() {
-		if s = d.own; !s.gate.enter() {
+	s := b.lastUser()
+	for !s.gate.enter() {
+		switch s {
+		case d.own:
 			return nil // Close frees it
+		case b.home:
+			s = d.own
+		default:
+			s = b.home
 		}
 	}
 	defer s.gate.leave()
@@ -226,11 +232,29 @@ func (b *buffer) free() error {
 	return err
 }
 
+// lastUser returns the stream to free b on: the one that uses it last, so that no other has to wait for that. Were
+// it always home, a stream of copies would wait for the kernel that uses the last copy before it makes the next.
+func (b *buffer) lastUser() *Stream {
+	for i := len(b.uses) - 1; i >= 0; i-- {
+		if u := b.uses[i]; !u.over() {
+			return u.stream
+		}
+	}
+	if b.ready != nil {
+		if u := (use{stream: b.ready.stream, last: b.ready}); !u.over() {
+			return u.stream
+		}
+	}
+	return b.home
+}
+
 // follow makes s wait for everything that uses b, which nobody changes any more, and returns the tick at which s is
 // seen to have done so.
 func (s *Stream) follow(b *buffer) (tick int64, err error) {
-	if err := s.afterAll(b.home); err != nil {
-		return 0, err
+	if b.ready == nil { // else what wrote it has followed what was issued to home before it was allocated
+		if err := s.afterAll(b.home); err != nil {
+			return 0, err
+		}
 	}
 	waited := false
 	for i := -1; i < len(b.uses); i++ {

@@ -107,15 +107,21 @@ func TestFreedMemoryThatOthersUse(t *testing.T) {
 			} else {
 				r.ok(y.Release())
 			}
-			y := must(a.ToDevice(two, true))(t)
-			if y.DevicePtr() != was {
-				t.Error("the stream that freed the memory did not get it again")
+			y := must(a.ToDevice(two, true))(t) // which must not wait for b
+			if y.DevicePtr() == was {
+				t.Error("the stream that allocated the memory got it again while another uses it")
 			}
-			r.ok(a.Synchronize(t.Context())) // writes y, after b has read
+			z := must(b.ToDevice(two, true))(t) // after b has read
+			if z.DevicePtr() != was {
+				t.Error("the stream that used the memory last did not get it")
+			}
+			r.ok(a.Synchronize(t.Context()))
 			r.ok(e.Wait(t.Context()))
 			r.is(into, 1)
 			r.holds(c, y, 2)
+			r.holds(c, z, 2)
 			r.ok(y.Release())
+			r.ok(z.Release())
 			r.release(into)
 		}
 		r.release(one)

@@ -71,9 +71,10 @@ func (x *Tensor) used(s *Stream, e *Event) error {
 	if at < 0 {
 		return errors.New("Use was not called for this stream since the last copy into the tensor")
 	}
+	follows := b.uses[at].follows
 	b.uses = slices.Delete(b.uses, at, at+1)
-	if before := b.ready; before != nil && before.stream != s {
-		// e follows it, unless it was written since Use. It takes no use's place: those may be later.
+	if before := b.ready; before != follows {
+		// It came since Use, from another goroutine, and in no order with e. It takes no use's place: those may be later.
 		b.used(use{stream: before.stream, last: before}, 0)
 	}
 	b.ready = e

@@ -122,6 +122,45 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// TestReleaseOverlaps has a new tensor for each batch, released when its kernel was issued: the stream of the copies
+// must not wait for the kernel to get memory for the next.
+func TestReleaseOverlaps(t *testing.T) {
+	const batches = 25
+	for _, n := range []int{1000, 1 << 19} { // memory that is kept here, and the driver's
+		for _, used := range []bool{false, true} {
+			t.Run(fmt.Sprintf("n=%d/used=%v", n, used), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, soft.New(soft.Config{Host: locking{}, Delay: func(op soft.Op) time.Duration {
+						return time.Millisecond * map[string]time.Duration{"CopyHtoD": 10, "Launch": 10}[op.Call]
+					}}))
+					f, unload := r.kernel("spin")
+					in, compute := r.stream(), r.stream()
+					src := must(r.engine.New(tensor.Float32, n))(r)
+					start := time.Now()
+					for range batches {
+						x := must(in.ToDevice(src, true))(r)
+						r.ok(x.Use(compute))
+						r.ok(compute.Issue("spin", func(dev driver.Device, s driver.Stream) error {
+							return dev.Launch(f, driver.Dim3{X: 1}, driver.Dim3{X: 1}, 0, s, []uint64{0})
+						}))
+						if used {
+							r.ok(x.Used(compute))
+						}
+						r.ok(x.Release())
+					}
+					r.ok(errors.Join(in.Synchronize(context.Background()), compute.Synchronize(context.Background())))
+					if took, want := time.Since(start), (batches+1)*10*time.Millisecond; took != want {
+						t.Errorf("took %v, want %v: the copies, and the last kernel", took, want)
+					}
+					r.release(src)
+					unload()
+					r.end()
+				})
+			})
+		}
+	}
+}
+
 func TestUsedArguments(t *testing.T) {
 	r := newRig(t, soft.New(soft.Config{Host: locking{}}))
 	s, other := r.stream(), r.stream()

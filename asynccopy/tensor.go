@@ -161,7 +161,7 @@ func (x *Tensor) Use(s *Stream) error {
 		return named("Use", err)
 	}
 	x.buf.mu.Lock()
-	x.buf.used(use{stream: s, foreign: true}, a.serial)
+	x.buf.used(use{stream: s, foreign: true, follows: a.ready}, a.serial)
 	x.buf.mu.Unlock()
 	a.end()
 	return nil

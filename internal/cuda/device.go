@@ -15,6 +15,7 @@ import (
 const (
 	attributeMemoryPools = 115 // CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 	poolReleaseThreshold = 4   // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+	poolDependencies     = 3   // CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
 	allocationPinned     = 1   // CU_MEM_ALLOCATION_TYPE_PINNED: ordinary device memory
 	locationDevice       = 1   // CU_MEM_LOCATION_TYPE_DEVICE
 )
@@ -83,6 +84,12 @@ func (d *Device) makePool(f *frame) error {
 		return err
 	}
 	d.pool = f.outs[0]
+	// With such dependencies a stream that allocates would wait for another's work rather than take memory that is
+	// free, and what is to overlap would not.
+	f.outs[0] = 0
+	if err := f.call(&d.lib.memPoolSetAttribute, d.pool, poolDependencies, uintptr(unsafe.Pointer(&f.outs[0]))); err != nil {
+		return err
+	}
 	// Without a threshold every synchronisation would give the pool's memory back, and the next
 	// allocation would take as long as cuMemAlloc.
 	f.outs[0] = ^uintptr(0)
