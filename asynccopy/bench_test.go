@@ -172,6 +172,43 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
+// BenchmarkPeer copies between two devices: CUDA's, if there are two, or software devices, through the host.
+func BenchmarkPeer(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(size(n), func(b *testing.B) {
+			_, from := benchDevice(b)
+			other, err := asynccopy.Open(1)
+			if errors.Is(err, asynccopy.ErrUnavailable) {
+				other, err = asynccopy.OpenSoft()
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer other.Close()
+			to, err := other.NewStream()
+			if err != nil {
+				b.Fatal(err)
+			}
+			x, err := from.Empty(tensor.Uint8, n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			y, err := to.Empty(tensor.Uint8, n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := to.CopyInto(y, x, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(other.Stats().OnDevice.Staged)/float64(other.Stats().OnDevice.Copies), "staged/copy")
+		})
+	}
+}
+
 // BenchmarkWait is the latency of noticing that a copy of 4 KiB is complete, by the kind of wait.
 func BenchmarkWait(b *testing.B) {
 	cancellable, cancel := context.WithCancel(context.Background())

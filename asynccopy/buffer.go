@@ -379,6 +379,7 @@ func (d *Device) freeAll() error {
 	d.mu.Unlock()
 	var errs []error
 	for _, b := range left {
+		b.awaitElsewhere()
 		if b.ptr != 0 {
 			errs = append(errs, d.retry(func() error { return d.memory.free(b.ptr, b.size, d.own, unknown) }))
 		}

@@ -18,6 +18,7 @@ import (
 // Device is a GPU, or the software device. All methods may be called from any goroutine.
 type Device struct {
 	drv     driver.Device
+	origin  driver.Driver // whose devices' events d's streams can wait for, nil if unknown
 	ordinal int
 	cuda    bool
 	memory  *memory
@@ -37,8 +38,9 @@ type Device struct {
 	closing   bool // no new streams
 	postponed []error
 	streams   map[*Stream]struct{}
-	unsure    []*Event        // of closed streams; the driver could not say whether they are complete
-	zombies   []driver.Stream // could not be destroyed
+	reach     map[*Device]bool // devices that were asked whether d can reach their memory
+	unsure    []*Event         // of closed streams; the driver could not say whether they are complete
+	zombies   []driver.Stream  // could not be destroyed
 	live      *buffer
 	limbo     []*buffer // to be freed at the next occasion: dropped tensors, and what could not be freed
 	counts    counts
@@ -66,7 +68,12 @@ func open(drv driver.Driver, ordinal int, o options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asynccopy: %w", err)
 	}
-	return newDevice(dev, ordinal, drv.Host().Name() == "cuda", o)
+	d, err := newDevice(dev, ordinal, drv.Host().Name() == "cuda", o)
+	if err != nil {
+		return nil, err
+	}
+	d.origin = drv
+	return d, nil
 }
 
 // newDevice makes a Device of a driver's, which it closes if it fails.

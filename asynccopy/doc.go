@@ -12,6 +12,7 @@
 //	y.copy_(x, non_blocking=True)        s.ToDeviceInto(y, x, true)
 //	[x.to(device) for x in xs]           s.ToDeviceBatch(xs, true)
 //	y.to("cpu", non_blocking=True)       s.ToHost(y, true): the result is had from Wait only
+//	x.to("cuda:1"), y.copy_(x)           s.Copy(x, true), s.CopyInto(y, x, true)
 //	torch.cuda.Stream(), Event           d.NewStream(), s.Record()
 //	torch.cuda.synchronize()             d.Synchronize(ctx)
 //	torch.cuda.empty_cache()             d.Trim()
@@ -23,6 +24,8 @@
 //	call                                 with nonBlocking                       without
 //	ToDevice, ToDeviceInto,              nothing; the source must not change    the copy
 //	ToDeviceBatch                        until the Tensor's Wait
+//	Copy, CopyInto                       nothing, or that x was read through    the copy
+//	                                     the host
 //	ToHost                               nothing; Download.Wait                 the copy
 //	ToHostInto                           nothing; Event.Wait                    the copy
 //	Record, Use, Release, Stream.Wait    nothing

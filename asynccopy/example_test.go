@@ -224,6 +224,44 @@ func ExampleTensor_Part() {
 	// int32(2) on device 0 (software device 0) [7 9]
 }
 
+// A tensor goes from one device to another, here from one software device to a second.
+func ExampleStream_Copy() {
+	one, a := open()
+	defer one.Close()
+	two, b := open()
+	defer two.Close()
+	x, err := a.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2, 3})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	y, err := b.Copy(x, true) // on two's stream, after a's copy
+	if err != nil {
+		log.Fatal(err)
+	}
+	x.Release()
+	defer y.Release()
+	fmt.Println(y.Device() == two, y.Wait(context.Background()))
+	// Output: true <nil>
+}
+
+// Two tensors on one device: what PyTorch writes as y.copy_(x).
+func ExampleStream_CopyInto() {
+	dev, s := open()
+	defer dev.Close()
+	x, err := s.ToDevice(tensor.New(tensor.WithBacking([]float32{1, 2, 3})), true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	y, err := s.Empty(tensor.Float32, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer y.Release()
+	fmt.Println(s.CopyInto(y, x, false), dev.Stats().OnDevice.Bytes, "bytes")
+	// Output: <nil> 12 bytes
+}
+
 // A program that needs one stream has it already.
 func ExampleDevice_Default() {
 	dev, err := asynccopy.OpenSoft()

@@ -100,16 +100,17 @@ func newRig(t testing.TB, drv driver.Driver, opts ...asynccopy.Option) *rig {
 	t.Helper()
 	leak.Check(t)
 	r := &rig{TB: t, drv: drivertest.Checked(t, drv)}
-	var err error
-	if r.engine, err = pintensor.NewEngine(pintensor.WithDriver(r.drv.Host())); err != nil {
-		t.Fatal(err)
-	}
-	if r.dev, err = asynccopy.OpenDriver(r.drv, 0, opts...); err != nil {
-		t.Fatal(err)
-	}
-	r.dev.SetEngine(r.engine)
+	r.start(opts...)
 	t.Cleanup(r.end)
 	return r
+}
+
+// start opens the device, and an engine.
+func (r *rig) start(opts ...asynccopy.Option) {
+	r.Helper()
+	r.engine = must(pintensor.NewEngine(pintensor.WithDriver(r.drv.Host())))(r)
+	r.dev = must(asynccopy.OpenDriver(r.drv, 0, opts...))(r)
+	r.dev.SetEngine(r.engine)
 }
 
 // end closes everything and looks for what is left.

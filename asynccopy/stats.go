@@ -15,6 +15,7 @@ type Stats struct {
 
 	ToDevice Traffic // copies from the host, counted when they are issued
 	ToHost   Traffic // copies to the host
+	OnDevice Traffic // copies from tensors, of this device or another; staged through the host, those of which it can't reach
 
 	Reclaimed int64 // tensors that the collector found, for which Release was never called
 	Retries   int64 // allocations tried again after pending work was awaited and caches were trimmed
@@ -45,6 +46,7 @@ type counts struct {
 	memory             Usage // guarded by Device.mu, as tensors is
 	tensors            int
 	toDevice, toHost   traffic
+	onDevice           traffic
 	reclaimed, retries atomic.Int64
 }
 
@@ -77,6 +79,7 @@ func (d *Device) Stats() Stats {
 		Tensors:   d.counts.tensors,
 		ToDevice:  d.counts.toDevice.read(),
 		ToHost:    d.counts.toHost.read(),
+		OnDevice:  d.counts.onDevice.read(),
 		Reclaimed: d.counts.reclaimed.Load(),
 		Retries:   d.counts.retries.Load(),
 	}

@@ -169,7 +169,7 @@ func (s *Stream) Wait(e *Event) error {
 	switch {
 	case e.stream == nil:
 		return nil
-	case e.stream.dev != s.dev:
+	case !s.dev.isNear(e.stream.dev):
 		s.start(newStage(), nil, func(func()) error { return e.Wait(context.Background()) }, nil)
 		return nil
 	case !e.landed():
@@ -189,6 +189,12 @@ func (s *Stream) after(e *Event) error {
 	}
 	if e.stage != nil {
 		<-e.stage.issued
+	}
+	if other := e.stream.dev; other != s.dev {
+		if !other.gate.enter() {
+			return nil // its Close has awaited all work
+		}
+		defer other.gate.leave()
 	}
 	h, done := e.begin()
 	if done {
@@ -214,13 +220,13 @@ func (s *Stream) afterAll(other *Stream) error {
 		return nil // Close has seen it idle
 	}
 	defer other.exists.leave()
-	h, err := s.dev.takeEvent()
+	h, err := other.dev.takeEvent()
 	if err != nil {
 		return err
 	}
-	defer s.dev.events.put(h)
-	if err := s.dev.drv.Record(h, other.handle); err != nil {
-		return s.dev.fail(err)
+	defer other.dev.events.put(h)
+	if err := other.dev.drv.Record(h, other.handle); err != nil {
+		return other.dev.fail(err)
 	}
 	return s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
 }

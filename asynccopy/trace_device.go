@@ -364,6 +364,15 @@ func (d *traced) CopyDtoD(dst, src driver.DevicePtr, n int64, s driver.Stream, d
 	return err
 }
 
+func (d *traced) CopyPeer(dst, src driver.DevicePtr, from driver.Peer, n int64, s driver.Stream, done driver.Event) error {
+	begin, ok := d.before(s)
+	err := d.Device.CopyPeer(dst, src, from, n, s, done)
+	if ok {
+		d.after(s, begin, err, "copy", "PtoP", n)
+	}
+	return err
+}
+
 func (d *traced) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stream, done driver.Event) error {
 	begin, ok := d.before(s)
 	err := d.Device.Memset(dst, value, n, s, done)

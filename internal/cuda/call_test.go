@@ -75,6 +75,9 @@ func TestArguments(t *testing.T) {
 		{func() error { return d.CopyDtoH(host, p, 7, s, 0) }, []string{fmt.Sprintf("cuMemcpyDtoHAsync_v2[%x %x 7 %x]", host, p, s)}},
 		{func() error { return d.CopyDtoD(p, q, 5, s, e) }, []string{
 			fmt.Sprintf("cuMemcpyDtoDAsync_v2[%x %x 5 %x]", p, q, s), fmt.Sprintf("cuEventRecord[%x %x]", e, s)}},
+		{func() error { return d.CopyPeer(p, q, fakeContext, 9, s, e) }, []string{
+			fmt.Sprintf("cuMemcpyPeerAsync[%x c001 %x c000 9 %x]", p, q, s), fmt.Sprintf("cuEventRecord[%x %x]", e, s)}},
+		{func() error { return d.CopyPeer(0, 0, fakeContext, 0, s, 0) }, nil},
 		{func() error { return d.Memset(p, 0xAB, 6, s, 0) }, []string{fmt.Sprintf("cuMemsetD8Async[%x ab 6 %x]", p, s)}},
 		{func() error { return d.CopyHtoD(0, nil, 0, s, e) }, []string{fmt.Sprintf("cuEventRecord[%x %x]", e, s)}},
 		{func() error { return d.CopyDtoH(nil, 0, 0, s, 0) }, nil},
@@ -143,6 +146,9 @@ func useAll(l *fakeLibrary) (failed []error) {
 			note(d.CopyDtoH(host, 1, 1, s, e))
 			note(d.CopyDtoD(1, 2, 1, s, e))
 			note(d.Memset(1, 2, 3, s, e))
+			_, err = d.Share(fakeContext + 1)
+			note(err)
+			note(d.CopyPeer(1, 2, fakeContext+1, 1, s, e))
 			_, err = d.Query(e)
 			note(err)
 			note(d.SyncEvent(e))

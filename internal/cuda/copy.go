@@ -3,7 +3,6 @@ package cuda
 // This file has copies and fills.
 
 import (
-	"errors"
 	"runtime"
 	"unsafe"
 
@@ -30,8 +29,7 @@ func (d *Device) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stre
 	return d.issue(&d.lib.memsetD8Async, uintptr(dst), uintptr(value), n, s, done)
 }
 
-// issue makes one of the four calls above, which have their arguments in the same order, and records done. If
-// recording fails it waits for the work: the caller, who gets an error, has nothing to wait for.
+// issue makes one of the four calls above, which have their arguments in the same order, and records done.
 func (d *Device) issue(call *symbol, dst, src uintptr, n int64, s driver.Stream, done driver.Event) error {
 	f, err := d.beginOn(call)
 	if err != nil {
@@ -48,12 +46,5 @@ func (d *Device) issue(call *symbol, dst, src uintptr, n int64, s driver.Stream,
 			return d.end(f, err)
 		}
 	}
-	if done == 0 {
-		return d.end(f, nil)
-	}
-	err = f.call(&d.lib.eventRecord, uintptr(done), uintptr(s))
-	if err != nil && n > 0 {
-		err = errors.Join(err, f.call(&d.lib.streamSynchronize, uintptr(s)))
-	}
-	return d.end(f, err)
+	return d.end(f, f.recordAfter(n, s, done))
 }

@@ -68,6 +68,10 @@ var signatures = map[string]signature{
 	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true, handle: true},
 	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true, handle: true},
 	"cuMemsetD8Async":              {args: 4, context: true, handle: true},
+	"cuDeviceCanAccessPeer":        {args: 3},
+	"cuCtxEnablePeerAccess":        {args: 2, context: true},
+	"cuMemPoolSetAccess":           {args: 3},
+	"cuMemcpyPeerAsync":            {args: 6, context: true, handle: true},
 	"cuModuleLoadDataEx":           {args: 5, context: true, makes: "module"},
 	"cuModuleUnload":               {args: 1, context: true, ends: "module"},
 	"cuModuleGetFunction":          {args: 3, context: true},
@@ -103,6 +107,8 @@ type fakeLibrary struct {
 	in      map[uintptr]uintptr // contexts by registration
 	next    uintptr
 	params  []uint64 // the first three of the last launch
+	peers   int32    // whether devices can reach each other's memory
+	access  [3]int32 // the last CUmemAccessDesc
 }
 
 var (
@@ -112,8 +118,8 @@ var (
 	fakeSymbols = sync.OnceValue(func() map[string]uintptr {
 		symbols := make(map[string]uintptr)
 		for name := range signatures {
-			symbols[name] = purego.NewCallback(func(a, b, c, d, e uintptr) uintptr {
-				return uintptr(fakeNow.call(name, [11]uintptr{a, b, c, d, e}))
+			symbols[name] = purego.NewCallback(func(a, b, c, d, e, f uintptr) uintptr {
+				return uintptr(fakeNow.call(name, [11]uintptr{a, b, c, d, e, f}))
 			})
 		}
 		// Only this one has arguments on the stack.
@@ -129,7 +135,7 @@ func newFake(t testing.TB) *fakeLibrary {
 	fakeLock.Lock()
 	l := &fakeLibrary{
 		release: 11040, fail: make(map[string]int), pending: make(map[string]int), current: make(map[int][]uintptr),
-		held: make(map[uintptr]string), in: make(map[uintptr]uintptr), next: fakeHandle,
+		held: make(map[uintptr]string), in: make(map[uintptr]uintptr), next: fakeHandle, peers: 1,
 	}
 	fakeNow = l
 	t.Cleanup(func() {
@@ -238,6 +244,10 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 		l.current[thread] = stack[:len(stack)-1]
 	case "cuCtxGetDevice":
 		*at[int32](a[0]) = 1
+	case "cuDeviceCanAccessPeer":
+		*at[int32](a[0]) = l.peers
+	case "cuMemPoolSetAccess":
+		l.access = *at[[3]int32](a[1])
 	case "cuModuleLoadDataEx":
 		image := cString(a[1])
 		if strings.HasPrefix(image, "bad") {

@@ -65,6 +65,11 @@ type library struct {
 	memcpyDtoDAsync symbol // (CUdeviceptr dst, CUdeviceptr src, size_t, CUstream)
 	memsetD8Async   symbol // (CUdeviceptr, unsigned char, size_t, CUstream)
 
+	deviceCanAccessPeer symbol // (int *can, CUdevice, CUdevice peer)
+	ctxEnablePeerAccess symbol // (CUcontext peer, unsigned int flags)
+	memPoolSetAccess    symbol // (CUmemoryPool, const CUmemAccessDesc *, size_t count)
+	memcpyPeerAsync     symbol // (CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t, CUstream)
+
 	moduleLoadDataEx  symbol // (CUmodule *, const void *image, unsigned int n, CUjit_option *, void **values)
 	moduleUnload      symbol // (CUmodule)
 	moduleGetFunction symbol // (CUfunction *, CUmodule, const char *name)
@@ -128,6 +133,10 @@ func (l *library) entries() []entry {
 		{&l.memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", false},
 		{&l.memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", false},
 		{&l.memsetD8Async, "cuMemsetD8Async", false},
+		{&l.deviceCanAccessPeer, "cuDeviceCanAccessPeer", false},
+		{&l.ctxEnablePeerAccess, "cuCtxEnablePeerAccess", false},
+		{&l.memPoolSetAccess, "cuMemPoolSetAccess", true},
+		{&l.memcpyPeerAsync, "cuMemcpyPeerAsync", false},
 		{&l.moduleLoadDataEx, "cuModuleLoadDataEx", false},
 		{&l.moduleUnload, "cuModuleUnload", false},
 		{&l.moduleGetFunction, "cuModuleGetFunction", false},

@@ -74,6 +74,7 @@ type Device interface {
 	Launcher
 	Grapher
 	Clock
+	PeerCopier
 
 	// Name is the device's name, for people.
 	Name() string
@@ -130,7 +131,7 @@ type Device interface {
 	SyncEvent(e Event) error
 
 	// WaitEvent makes work issued to s from now on wait, on the device, for the work that e stands for
-	// at the time of the call. It does not block the host.
+	// at the time of the call. It does not block the host. e may be of another device of the same Driver.
 	WaitEvent(s Stream, e Event) error
 
 	// CopyHtoD issues a copy of n bytes from the host to the device on s, then records done on s

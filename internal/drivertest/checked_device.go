@@ -173,7 +173,9 @@ func (d *checkedDevice) SyncEvent(e driver.Event) error {
 
 func (d *checkedDevice) WaitEvent(s driver.Stream, e driver.Event) error {
 	d.checkStream("WaitEvent", s)
-	d.checkEvent("WaitEvent", e)
+	if !d.has(eventKey{d.holdings, e}) && !d.hasElsewhere(e) {
+		d.complain("WaitEvent: no event %#x", e)
+	}
 	return d.inner.WaitEvent(s, e)
 }
 
@@ -304,4 +306,27 @@ func (h *holdings) left() int {
 		}
 	}
 	return n
+}
+
+// hasElsewhere reports whether another device has an event.
+func (l *ledger) hasElsewhere(e driver.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.held {
+		if key, ok := key.(eventKey); ok && key.e == e {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *checkedDevice) Peer() driver.Peer { return d.inner.Peer() }
+
+func (d *checkedDevice) Share(with driver.Peer) (bool, error) { return d.inner.Share(with) }
+
+// CopyPeer leaves src to the driver: whose it is, only that knows.
+func (d *checkedDevice) CopyPeer(dst, src driver.DevicePtr, from driver.Peer, n int64, s driver.Stream, done driver.Event) error {
+	d.checkIssue("CopyPeer", s, done)
+	d.checkMemory("CopyPeer", "dst", dst, n)
+	return d.inner.CopyPeer(dst, src, from, n, s, done)
 }

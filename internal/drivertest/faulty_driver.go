@@ -231,3 +231,19 @@ func (d *faultyDevice) Close() error {
 	}
 	return d.inner.Close()
 }
+
+func (d *faultyDevice) Peer() driver.Peer { return d.inner.Peer() }
+
+func (d *faultyDevice) Share(with driver.Peer) (bool, error) {
+	if err := d.faults.before("Share"); err != nil {
+		return false, err
+	}
+	return d.inner.Share(with)
+}
+
+func (d *faultyDevice) CopyPeer(dst, src driver.DevicePtr, from driver.Peer, n int64, s driver.Stream, done driver.Event) error {
+	if err := d.faults.before("CopyPeer"); err != nil {
+		return err
+	}
+	return d.inner.CopyPeer(dst, src, from, n, s, done)
+}

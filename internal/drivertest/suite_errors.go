@@ -148,6 +148,15 @@ func testBadArguments(r *rig) {
 	invalid("CopyDtoH from nowhere", d.CopyDtoH(host, nowhere, 1, s, e))
 	invalid("Memset of nowhere", d.Memset(nowhere, 0, 1, s, e))
 
+	invalid("CopyPeer of -1 bytes", d.CopyPeer(p, p, d.Peer(), -1, s, e))
+	handle("CopyPeer without a stream", d.CopyPeer(p, p+512, d.Peer(), 1, 0, 0))
+	if err := d.CopyPeer(p, p+512, 0, 1, s, e); err == nil {
+		r.Error("CopyPeer from no device: no error")
+	}
+	if _, err := d.Share(0); err == nil {
+		r.Error("Share with no device: no error")
+	}
+
 	r.roundTrip(s)
 	if done, err := d.Query(e); err != nil || !done {
 		r.Errorf("calls that failed recorded the event: %v, %v", done, err)
@@ -210,8 +219,10 @@ func testAfterClose(r *rig) {
 		"DestroyGraph":   func() error { return d.DestroyGraph(1) },
 		"NewTimingEvent": func() error { _, err := d.NewTimingEvent(); return err },
 		"Elapsed":        func() error { _, err := d.Elapsed(e, e); return err },
+		"Share":          func() error { _, err := d.Share(r.dev.Peer()); return err },
+		"CopyPeer":       func() error { return d.CopyPeer(p, p+32, r.dev.Peer(), 32, s, e) },
 	}
-	if all := reflect.TypeFor[driver.Device]().NumMethod(); len(calls) != all-2 { // Name can't fail, Close doesn't
+	if all := reflect.TypeFor[driver.Device]().NumMethod(); len(calls) != all-3 { // Name and Peer can't fail, Close doesn't
 		r.Errorf("%d calls are tried after Close, a Device has %d", len(calls), all)
 	}
 	for name, call := range calls {

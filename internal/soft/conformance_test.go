@@ -11,8 +11,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]soft.Config{
-		"eager":   {},
-		"late":    {Late: true},
+		"eager":   {Devices: 2},
+		"late":    {Devices: 2, Late: true},
 		"delayed": {Delay: func(op soft.Op) time.Duration { return time.Duration(op.N%3) * 10 * time.Microsecond }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (d *device) issueMove(op operation, s driver.Stream, done driver.Event) err
 
 // check finds addresses out that CUDA would refuse when the copy is issued.
 func (c *core) check(method string, op *operation) error {
-	toDevice, fromDevice := op.kind != opCopyDtoH, op.kind == opCopyDtoH || op.kind == opCopyDtoD
+	toDevice, fromDevice := op.kind != opCopyDtoH, op.kind == opCopyDtoH || op.kind == opCopyDtoD // and not from a peer
 	if toDevice && !c.usable(op.dst, op.n) {
 		return failure(method, driver.CodeInvalidValue, "dst: no memory of %d bytes at %#x", op.n, op.dst)
 	}
@@ -107,6 +107,15 @@ func (c *core) move(op *operation) *driver.Error {
 		copy(hostBytes(op.dst, op.n), src)
 	case opCopyDtoD:
 		dst, src := c.bytes(op.dst, op.n), c.bytes(op.src, op.n)
+		if dst == nil {
+			return illegal(op, "dst", op.dst)
+		}
+		if src == nil {
+			return illegal(op, "src", op.src)
+		}
+		copy(dst, src)
+	case opCopyPeer:
+		dst, src := c.bytes(op.dst, op.n), op.peer.bytes(op.src, op.n)
 		if dst == nil {
 			return illegal(op, "dst", op.dst)
 		}

@@ -40,7 +40,7 @@ func newCore(config *Config, ordinal int) *core {
 		modules:   make(map[driver.Module]*module),
 		functions: make(map[driver.Function]*function),
 		graphs:    make(map[driver.Graph]*graph),
-		lastID:    uintptr(ordinal) << 20,
+		lastID:    uintptr(ordinal) << (addressBits / 2),
 	}
 }
 

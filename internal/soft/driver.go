@@ -28,6 +28,9 @@ type Config struct {
 	// in Close. It then runs in that caller's goroutine. Fresh device memory is filled with 0xFF (NaN).
 	Late bool
 
+	// Apart makes the devices unable to reach each other's memory: Share reports false.
+	Apart bool
+
 	// Delay, if not nil, says how long to wait before an operation runs.
 	Delay func(Op) time.Duration
 

@@ -120,21 +120,28 @@ func (d *device) SyncStream(s driver.Stream) error {
 }
 
 func (d *device) WaitEvent(s driver.Stream, e driver.Event) error {
+	foreign, elsewhere := d.markElsewhere(e)
 	if err := d.begin("WaitEvent"); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	st, ev, err := d.streamAndEvent("WaitEvent", s, e)
-	if err != nil {
-		return err
+	st := d.streams[s]
+	if st == nil {
+		return badHandle("WaitEvent", "stream", uintptr(s))
+	}
+	m := foreign
+	if ev := d.events[e]; ev != nil {
+		m = ev.mark
+	} else if !elsewhere {
+		return badHandle("WaitEvent", "event", uintptr(e))
 	}
 	if err := st.refuse("WaitEvent"); err != nil {
 		return err
 	}
-	if ev.mark.completed() || ev.mark.stream == st {
+	if m.stream == nil || m.stream == st || m.stream.core == d.core && m.completed() {
 		return nil // a stream is in order with itself
 	}
-	d.issue(st, operation{kind: opWait, on: ev.mark})
+	d.issue(st, operation{kind: opWait, on: m})
 	return nil
 }
 

@@ -26,12 +26,13 @@ const (
 	opWait
 	opLaunch
 	opStamp
+	opCopyPeer
 )
 
 var opNames = [...]string{
 	opCopyHtoD: "CopyHtoD", opCopyDtoH: "CopyDtoH", opCopyDtoD: "CopyDtoD",
 	opMemset: "Memset", opFree: "FreeAsync", opWait: "WaitEvent",
-	opLaunch: "Launch", opStamp: "Record",
+	opLaunch: "Launch", opStamp: "Record", opCopyPeer: "CopyPeer",
 }
 
 func (k opKind) String() string { return opNames[k] }
@@ -48,6 +49,7 @@ type operation struct {
 	on       mark   // WaitEvent
 	launch   *launch
 	stamp    *stamp // Record of a timing event
+	peer     *core  // CopyPeer: whose memory src is
 }
 
 // mark is the work issued to a stream up to the number upTo. Its zero value is no work.
@@ -125,7 +127,7 @@ func (s *stream) reach(upTo int64) {
 func (s *stream) runNext() {
 	op := s.take()
 	if op.kind == opWait {
-		op.on.stream.reach(op.on.upTo)
+		s.core.await(op.on)
 	}
 	if s.core.failed == nil {
 		s.core.mu.Unlock()
@@ -179,7 +181,7 @@ func (c *core) run(id driver.Stream, op *operation) *driver.Error {
 		}
 	}
 	switch op.kind {
-	case opCopyHtoD, opCopyDtoH, opCopyDtoD, opMemset:
+	case opCopyHtoD, opCopyDtoH, opCopyDtoD, opCopyPeer, opMemset:
 		return c.move(op)
 	case opLaunch:
 		return c.compute(op.launch)
