@@ -232,11 +232,11 @@ func (b *buffer) free() error {
 	return err
 }
 
-// lastUser returns the stream to free b on: the one that uses it last, so that no other has to wait for that. Were
+// lastUser returns the stream to free b on: the device's that uses it last, so that no other has to wait for that. Were
 // it always home, a stream of copies would wait for the kernel that uses the last copy before it makes the next.
 func (b *buffer) lastUser() *Stream {
 	for i := len(b.uses) - 1; i >= 0; i-- {
-		if u := b.uses[i]; !u.over() {
+		if u := b.uses[i]; u.stream.dev == b.dev && !u.over() {
 			return u.stream
 		}
 	}
