@@ -75,6 +75,7 @@ func TestLet(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantY(t, vm, y, 10, 10, 10)
+	compare(t, trace{floats(t, value(t, vm, x))}, trace{{5, 5, 5}}, 0)
 	if err := G.Let(x, G.Value(d)); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor
 	v := s.node.Src.Value()
 	if s.let && v == s.bound || s.loaded && v == s.bound {
 		if s.given != nil {
-			return s.given, up, s.lend(s.given, stream)
+			return s.given, up, s.use(stream)
 		}
 		return s.own, up, nil
 	}
@@ -47,11 +47,10 @@ func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor
 		return nil, up, err
 	}
 	if t, ok := v.(*asynccopy.Tensor); ok {
-		if err := s.lend(t, stream); err != nil {
+		if err := s.lend(t, v, stream); err != nil {
 			return nil, up, err
 		}
-		s.bound = v
-		return t, up, nil
+		return t, up, s.use(stream)
 	}
 	if err := s.reserve(stream); err != nil {
 		return nil, up, err
@@ -60,15 +59,36 @@ func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor
 	return s.own, append(up, upload{dst: s.own, value: v}), nil
 }
 
-// lend makes a tensor of the caller's the value. It says to the tensor that the stream uses it.
-func (s *slot) lend(t *asynccopy.Tensor, stream *asynccopy.Stream) error {
-	if s.trained {
+// lend makes a tensor of the caller's the value, in place of what is bound to the node now.
+func (s *slot) lend(t *asynccopy.Tensor, bound G.Value, stream *asynccopy.Stream) error {
+	switch {
+	case s.trained:
 		return nodeError(s.node, "the solver trains it, so its value must be the host's, not an *asynccopy.Tensor: %w", ErrUnsupported)
+	case t.Device() != stream.Device():
+		return nodeError(s.node, "the value is on %v, the VM on %v", t.Device(), stream.Device())
+	case t.DevicePtr() == 0 && t.MemSize() > 0:
+		return nodeError(s.node, "the value was %w", asynccopy.ErrReleased)
 	}
-	if err := t.Use(stream); err != nil {
+	s.let, s.given, s.bound = true, t, bound
+	return nil
+}
+
+// use says to a tensor of the caller's that a run begins to use it.
+func (s *slot) use(stream *asynccopy.Stream) error {
+	if err := s.given.Use(stream); err != nil {
 		return nodeError(s.node, "%w", err)
 	}
-	s.let, s.given = true, t
+	return nil
+}
+
+// used says to a tensor of the caller's that the run is issued, so that copies into it wait for no more than that.
+func (s *slot) used(stream *asynccopy.Stream) error {
+	if s.given == nil {
+		return nil
+	}
+	if err := s.given.Used(stream); err != nil {
+		return nodeError(s.node, "%w", err)
+	}
 	return nil
 }
 

@@ -46,11 +46,7 @@ func (vm *VM) let(n *G.Node, v G.Value) error {
 		return err
 	}
 	if t, ok := v.(*asynccopy.Tensor); ok {
-		if err := s.lend(t, vm.session.stream); err != nil {
-			return err
-		}
-		s.bound = n.Value()
-		return nil
+		return s.lend(t, n.Value(), vm.session.stream)
 	}
 	if err := s.reserve(vm.session.stream); err != nil {
 		return err
@@ -151,8 +147,15 @@ func (vm *VM) fetch(down []download) error {
 			continue
 		}
 		s := vm.slots[d.src.Index]
-		if vm.at.inputs[d.src.Index] = s.current(); s.current() == nil {
+		vm.at.inputs[d.src.Index] = s.current()
+		switch {
+		case s.current() == nil:
 			return nodeError(s.node, "it has %w", ErrNoValue)
+		case s.given != nil:
+			if err := s.use(vm.session.stream); err != nil {
+				return err
+			}
+			defer s.used(vm.session.stream) // an error of the stream's comes back from do, too
 		}
 	}
 	err := vm.machine.do(&vm.at, nil, nil, down)

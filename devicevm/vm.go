@@ -228,6 +228,11 @@ func (vm *VM) runAll() error {
 	}
 	read := (vm.count+1)%uint64(vm.opts.readEvery) == 0
 	err = vm.machine.do(&vm.at, vm.up, run, vm.outputs.downloads(read))
+	for i, s := range vm.slots {
+		if vm.at.inputs[i] == s.given {
+			err = errors.Join(err, s.used(vm.session.stream))
+		}
+	}
 	clear(vm.up)
 	clear(vm.at.inputs)
 	if err != nil {
