@@ -30,6 +30,7 @@ type buffer struct {
 
 	mu       sync.Mutex
 	ready    *Event // the last write; nil if there was none
+	ended    *Event // the last that Tensor.Used recorded
 	uses     []use  // since then
 	serial   int    // of the latest use
 	busy     int    // calls in progress

@@ -39,6 +39,8 @@ func (s *Stream) Issue(name string, issue func(dev driver.Device, stream driver.
 // leaves nothing to overlap. Call it after the last kernel that uses x, and Use again before the next. The work
 // counts as one that wrote x: Ready, Wait and copies from x follow it.
 //
+// Work that uses several parts of a tensor may tell so for each: Use before it for all of them, Used after it for all.
+//
 // Calls of Use and Used for one tensor and stream must not come from several goroutines at the same time.
 func (x *Tensor) Used(s *Stream) error {
 	if err := x.check(s, "Used"); err != nil {
@@ -69,7 +71,11 @@ func (x *Tensor) used(s *Stream, e *Event) error {
 	}
 	at := slices.IndexFunc(b.uses, func(u use) bool { return u.foreign && u.stream == s })
 	if at < 0 {
-		return errors.New("Use was not called for this stream since the last copy into the tensor")
+		if x.using != s || b.ready == nil || b.ready != b.ended || b.ready.stream != s {
+			return errors.New("Use was not called for this stream since the last copy into the tensor")
+		}
+		b.ready, b.ended, x.using = e, e, nil // the use of another part of the memory has ended already
+		return nil
 	}
 	follows := b.uses[at].follows
 	b.uses = slices.Delete(b.uses, at, at+1)
@@ -77,6 +83,6 @@ func (x *Tensor) used(s *Stream, e *Event) error {
 		// It came since Use, from another goroutine, and in no order with e. It takes no use's place: those may be later.
 		b.used(use{stream: before.stream, last: before}, 0)
 	}
-	b.ready = e
+	b.ready, b.ended, x.using = e, e, nil
 	return nil
 }

@@ -211,3 +211,36 @@ func TestPartAllocatesOnce(t *testing.T) {
 	}
 	r.ok(x.Release())
 }
+
+// Work that uses two parts ends both uses, in whatever order, and a copy into either follows it. A use that has
+// ended, or never began, can't be ended.
+func TestPartsAreUsedTogether(t *testing.T) {
+	onEach(t, func(r *rig) {
+		s, compute := r.stream(), r.stream()
+		packed := r.pinned(1024, 1)
+		x := must(s.ToDevice(packed, true))(r)
+		r.release(packed)
+		a := must(x.Part(0, tensor.Float32, 2))(r)
+		b := must(x.Part(256, tensor.Float32, 2))(r)
+		never := must(x.Part(512, tensor.Float32, 2))(r)
+		for range 2 {
+			r.ok(errors.Join(a.Use(compute), b.Use(compute)))
+			r.ok(errors.Join(a.Used(compute), b.Used(compute)))
+			for what, p := range map[string]*asynccopy.Tensor{"a": a, "b": b, "never": never} {
+				if err := p.Used(compute); err == nil {
+					r.Errorf("%s: Used without Use is no error", what)
+				}
+			}
+			if a.Ready() != x.Ready() {
+				r.Error("parts have events of their own")
+			}
+			r.ok(s.ToDeviceInto(b, tensor.New(tensor.WithBacking([]float32{1, 2})), true))
+		}
+		r.ok(a.Use(compute))
+		r.ok(s.ToDeviceInto(b, tensor.New(tensor.WithBacking([]float32{1, 2})), true))
+		if err := a.Used(compute); err == nil {
+			r.Error("Used after a copy into another part is no error")
+		}
+		r.ok(errors.Join(a.Release(), b.Release(), never.Release(), x.Release()))
+	})
+}

@@ -36,7 +36,8 @@ type Tensor struct {
 	dims  [4]int       // the shape, if it is that short: so a Tensor is one allocation
 	long  tensor.Shape // the shape otherwise. A slice of dims would be a cycle, which has no finalizer
 
-	released bool // guarded by buf.mu
+	released bool    // guarded by buf.mu
+	using    *Stream // of the latest Use that Used has not ended; guarded by buf.mu
 }
 
 // Empty returns a Tensor with undefined contents. Work on s may use it at once; no shape means a scalar, and
@@ -162,6 +163,7 @@ func (x *Tensor) Use(s *Stream) error {
 	}
 	x.buf.mu.Lock()
 	x.buf.used(use{stream: s, foreign: true, follows: a.ready}, a.serial)
+	x.using = s
 	x.buf.mu.Unlock()
 	a.end()
 	return nil
