@@ -17,11 +17,11 @@ import (
 func TestParseFlags(t *testing.T) {
 	check(t)
 	plot := filepath.Join(t.TempDir(), "loss.PNG")
-	got, err := parseFlags(strings.Fields("-data d -epochs 3 -batch 1 -lr 0.5 -workers 4 -dtype float64 -model cnn -plot "+plot), io.Discard)
+	got, err := parseFlags(strings.Fields("-data d -epochs 3 -batch 1 -lr 0.5 -workers 4 -dtype float64 -model cnn -device cpu -save s -resume r -plot "+plot), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config{data: "d", epochs: 3, batch: 1, learningRate: 0.5, workers: 4, seed: 1, dtype: "float64", model: "cnn", plot: plot}
+	want := config{data: "d", epochs: 3, batch: 1, learningRate: 0.5, workers: 4, seed: 1, dtype: "float64", model: "cnn", device: "cpu", save: "s", resume: "r", plot: plot}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -51,6 +51,8 @@ func TestBadFlags(t *testing.T) {
 		"-model resnet":                   `"resnet" for flag -model: expected mlp or cnn`,
 		"-plot loss.jpg":                  `"loss.jpg" for flag -plot: expected a name ending in .png`,
 		"-plot " + dir + "/missing/a.png": `/missing/a.png" for flag -plot: expected a file in a folder that exists`,
+		"-device tpu":                     `"tpu" for flag -device: expected auto, cuda or cpu`,
+		"-save " + dir + "/missing/a":     `/missing/a" for flag -save: expected a file in a folder that exists`,
 		"-gpu":                            "-gpu",
 		"train":                           `argument "train"`,
 	} {
@@ -74,7 +76,7 @@ func TestPlotIsCheckedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{old: "", fresh: "", folder: "a file, not a folder or device"} {
-		if err := checkPlot(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := checkFile("plot", path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", path, err, want)
 		}
 	}
@@ -95,7 +97,7 @@ func TestPlotIsCheckedFirst(t *testing.T) {
 		refuses = append(refuses, old, filepath.Join(folder, "a.png"))
 	}
 	for _, path := range refuses {
-		if err := checkPlot(path); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "expected a file that can be written") {
+		if err := checkFile("plot", path); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "expected a file that can be written") {
 			t.Errorf("%s: error %v, want one that it cannot be written", path, err)
 		}
 	}
@@ -108,7 +110,7 @@ func TestHelp(t *testing.T) {
 	if !errors.Is(err, flag.ErrHelp) || status(err) != 0 {
 		t.Errorf("error %v with status %d, want flag.ErrHelp with 0", err, status(err))
 	}
-	for _, name := range []string{"data", "epochs", "batch", "lr", "workers", "seed", "dtype", "model", "plot"} {
+	for _, name := range []string{"data", "epochs", "batch", "lr", "workers", "seed", "dtype", "model", "plot", "device", "save", "resume"} {
 		if !strings.Contains(out.String(), "-"+name+" ") {
 			t.Errorf("help lacks -%s:\n%s", name, &out)
 		}

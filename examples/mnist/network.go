@@ -1,15 +1,8 @@
-// A network that Gorgonia trains and evaluates on the CPU.
+// A network that Gorgonia describes, and package devicevm trains and evaluates on a device.
 //
 // There are two graphs over one set of weights, so that evaluating does not compute gradients. A graph has
-// fixed shapes, the size of a batch among them.
-//
-// What tapeMachine needs from its user:
-//   - It may overwrite its inputs. They must be batches that are filled anew each time, never
-//     a view of the data set.
-//   - It keeps the inputs until the next Let, but reads them only during RunAll. So a batch can be
-//     recycled as soon as RunAll has returned.
-//   - RunAll without Reset runs nothing the second time.
-//   - Gradients add up until a solver has used them.
+// fixed shapes, the size of a batch among them. The weights live on the device, where the solver changes them
+// as part of each training step; the evaluating graph uses them there.
 
 package main
 
@@ -18,41 +11,43 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // network is a classifier. It is for one goroutine at a time.
 type network[T float] struct {
-	weights []*tensor.Dense // shared by the two graphs, changed by train
+	weights []*tensor.Dense // as they were at first; close brings what was learnt
 
 	// Training: from a batch of images and labels to new weights.
-	trainer   G.VM
+	trainer   *devicevm.VM
+	nodes     G.Nodes // the weights
 	x, y      *G.Node
 	lossValue G.Value
-	gradients []G.ValueGrad
-	solver    G.Solver
 
 	// Prediction: from a batch of images to a score for each class.
-	predictor   G.VM
+	predictor   *devicevm.VM
 	px          *G.Node
 	scoresValue G.Value
 }
 
-// newNetwork makes a network with weights drawn from seed, for batches of the given size.
-func newNetwork[T float](m model[T], batch int, learningRate float64, seed uint64) (*network[T], error) {
-	n := &network[T]{solver: G.NewVanillaSolver(G.WithLearnRate(learningRate))}
+// newNetwork makes a network on dev with weights drawn from seed, for batches of the given size.
+func newNetwork[T float](m model[T], dev *asynccopy.Device, batch int, learningRate float64, seed uint64) (*network[T], error) {
+	n := new(network[T])
 	random := rand.New(rand.NewPCG(seed, 0))
-	if err := n.buildTrainer(m, batch, random); err != nil {
+	solver := G.NewVanillaSolver(G.WithLearnRate(learningRate))
+	if err := n.buildTrainer(m, dev, batch, solver, random); err != nil {
 		return nil, fmt.Errorf("graph for training: %w", err)
 	}
-	if err := n.buildPredictor(m, batch); err != nil {
+	if err := n.buildPredictor(m, dev, batch); err != nil {
 		return nil, errors.Join(fmt.Errorf("graph for prediction: %w", err), n.close())
 	}
 	return n, nil
 }
 
-func (n *network[T]) buildTrainer(m model[T], batch int, random *rand.Rand) error {
+func (n *network[T]) buildTrainer(m model[T], dev *asynccopy.Device, batch int, solver G.Solver, random *rand.Rand) error {
 	b := &builder[T]{graph: G.NewGraph(), random: random}
 	n.x = input[T](b.graph, "x", batch, m.input)
 	n.y = input[T](b.graph, "y", batch, tensor.Shape{classes})
@@ -68,13 +63,12 @@ func (n *network[T]) buildTrainer(m model[T], batch int, random *rand.Rand) erro
 	if _, err := G.Grad(loss, b.nodes...); err != nil {
 		return err
 	}
-	n.weights = b.values
-	n.trainer = G.NewTapeMachine(b.graph, G.BindDualValues(b.nodes...))
-	n.gradients = G.NodesToValueGrads(b.nodes)
-	return nil
+	n.weights, n.nodes = b.values, b.nodes
+	n.trainer, err = devicevm.New(b.graph, dev, devicevm.WithSolver(solver))
+	return err
 }
 
-func (n *network[T]) buildPredictor(m model[T], batch int) error {
+func (n *network[T]) buildPredictor(m model[T], dev *asynccopy.Device, batch int) error {
 	b := &builder[T]{graph: G.NewGraph(), values: n.weights}
 	n.px = input[T](b.graph, "x", batch, m.input)
 	logits := m.forward(b, n.px)
@@ -82,8 +76,9 @@ func (n *network[T]) buildPredictor(m model[T], batch int) error {
 		return b.err
 	}
 	G.Read(logits, &n.scoresValue)
-	n.predictor = G.NewTapeMachine(b.graph)
-	return nil
+	var err error
+	n.predictor, err = devicevm.New(b.graph, dev, devicevm.WithEval(), devicevm.WithWeightsFrom(n.trainer))
+	return err
 }
 
 // input is a node for a batch of samples of the given shape.
@@ -114,28 +109,23 @@ func crossEntropy(logits, y *G.Node) (*G.Node, error) {
 	return G.Neg(mean)
 }
 
-// train takes one step of gradient descent and returns the loss before it. It may overwrite x and y, and
-// does not need them afterwards.
-func (n *network[T]) train(x, y *tensor.Dense) (loss float64, err error) {
-	if err := errors.Join(G.Let(n.x, x), G.Let(n.y, y)); err != nil {
+// train takes one step of gradient descent and returns the loss before it. x and y are tensors of the host,
+// which are copied, or of the device, which are used where they are. Neither is needed afterwards.
+func (n *network[T]) train(x, y G.Value) (loss float64, err error) {
+	if err := errors.Join(n.trainer.Let(n.x, x), n.trainer.Let(n.y, y)); err != nil {
 		return 0, err
 	}
-	defer n.trainer.Reset()
 	if err := n.trainer.RunAll(); err != nil {
-		return 0, err
-	}
-	if err := n.solver.Step(n.gradients); err != nil {
 		return 0, err
 	}
 	return float64(n.lossValue.Data().(T)), nil
 }
 
-// predict returns the class of each image of x, which it may overwrite.
-func (n *network[T]) predict(x *tensor.Dense) ([]int, error) {
-	if err := G.Let(n.px, x); err != nil {
+// predict returns the class of each image of x, a tensor as those of train.
+func (n *network[T]) predict(x G.Value) ([]int, error) {
+	if err := n.predictor.Let(n.px, x); err != nil {
 		return nil, err
 	}
-	defer n.predictor.Reset()
 	if err := n.predictor.RunAll(); err != nil {
 		return nil, err
 	}
@@ -166,7 +156,7 @@ func (n *network[T]) parameters() int {
 	return total
 }
 
-// close ends the machines. The network cannot be used afterwards.
+// close ends the machines. The network cannot be used afterwards; weights has what it learnt.
 func (n *network[T]) close() error {
 	err := n.trainer.Close()
 	if n.predictor != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -33,12 +34,12 @@ func batchOf[T float](t testing.TB, m model[T], n int) (x, y *tensor.Dense) {
 // open returns a network that is closed at the end of the test.
 func open[T float](t testing.TB, m model[T], batch int, learningRate float64, seed uint64) *network[T] {
 	t.Helper()
-	n, err := newNetwork(m, batch, learningRate, seed)
+	n, dev, err := openNetwork(m, config{device: "cpu", batch: batch, learningRate: learningRate, seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.close(); err != nil {
+		if err := errors.Join(n.close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,12 +56,13 @@ func TestTrainFollowsTheSlope(t *testing.T) {
 			m := modelNamed[float64](name)
 			net := open(t, m, batch, rate, 1)
 			x, y := batchOf(t, m, batch)
-			start := weightsOf(net)
+			start := weightsOf(t, net)
 
 			// lossAt sets one weight, and all others to where they were at the start.
 			lossAt := func(w, i int, value float64) float64 {
-				restore(net, start)
-				net.weights[w].Data().([]float64)[i] = value
+				start[w][i], value = value, start[w][i]
+				restore(t, net, start)
+				start[w][i] = value
 				loss, err := net.train(x.Clone().(*tensor.Dense), y.Clone().(*tensor.Dense))
 				if err != nil {
 					t.Fatal(err)
@@ -68,7 +70,7 @@ func TestTrainFollowsTheSlope(t *testing.T) {
 				return loss
 			}
 			lossAt(0, 0, start[0][0])
-			stepped := weightsOf(net)
+			stepped := weightsOf(t, net)
 			for w := range start {
 				for _, i := range []int{0, len(start[w]) / 2, len(start[w]) - 1} {
 					at := start[w][i]
@@ -82,7 +84,11 @@ func TestTrainFollowsTheSlope(t *testing.T) {
 	}
 }
 
-func weightsOf[T float](n *network[T]) [][]T {
+func weightsOf[T float](t *testing.T, n *network[T]) [][]T {
+	t.Helper()
+	if err := n.trainer.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	var all [][]T
 	for _, w := range n.weights {
 		all = append(all, slices.Clone(w.Data().([]T)))
@@ -90,9 +96,12 @@ func weightsOf[T float](n *network[T]) [][]T {
 	return all
 }
 
-func restore[T float](n *network[T], weights [][]T) {
-	for k, w := range n.weights {
-		copy(w.Data().([]T), weights[k])
+func restore[T float](t *testing.T, n *network[T], weights [][]T) {
+	t.Helper()
+	for k, node := range n.nodes {
+		if err := n.trainer.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(weights[k]))); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
@@ -61,27 +62,39 @@ type session[T float] struct {
 // fit trains a network and tests it after each epoch.
 func fit[T float](ctx context.Context, cfg config, trainImages, testImages images, show *display) (err error) {
 	m := modelNamed[T](cfg.model)
-	net, err := newNetwork(m, cfg.batch, cfg.learningRate, cfg.seed)
+	net, dev, err := openNetwork(m, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, net.close()) }()
-	show.printf("%s, %d parameters, %s\n", m.text, net.parameters(), cfg.dtype)
+	defer func() { err = errors.Join(err, net.close(), dev.Close()) }()
+	show.printf("%s, %d parameters, %s, on %v\n", m.text, net.parameters(), cfg.dtype, dev)
 
-	train, err := newLoader[T](cfg, trainImages, m.input, true)
+	copies, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copies.Close()) }()
+	train, err := newLoader[T](cfg, trainImages, m.input, copies, true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, train.Close()) }()
-	test, err := newLoader[T](cfg, testImages, m.input, false)
+	test, err := newLoader[T](cfg, testImages, m.input, copies, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, test.Close()) }()
 
 	s := &session[T]{net: net, train: train, test: test, answers: testImages.labels, show: show}
-	for epoch := 1; epoch <= cfg.epochs && err == nil; epoch++ {
-		err = s.epoch(ctx, epoch, cfg.epochs)
+	done := 0
+	if cfg.resume != "" {
+		if done, err = s.resume(cfg); err != nil {
+			return err
+		}
+		show.printf("resumed after epoch %d\n", done)
+	}
+	for epoch := done + 1; epoch <= cfg.epochs && err == nil; epoch++ {
+		err = s.epoch(ctx, cfg, epoch)
 	}
 	if cfg.plot != "" && len(s.curve.losses) > 0 { // also of a run that was interrupted
 		err = errors.Join(err, s.curve.save(cfg.plot))
@@ -89,13 +102,15 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 	return err
 }
 
-// newLoader returns a loader of batches of the images, each image of the given shape.
-func newLoader[T float](cfg config, m images, shape tensor.Shape, shuffle bool) (*dataloader.Loader, error) {
+// newLoader returns a loader of batches of the images, each image of the given shape. Its batches are copied to
+// the device of the stream, by it, while the network computes.
+func newLoader[T float](cfg config, m images, shape tensor.Shape, copies *asynccopy.Stream, shuffle bool) (*dataloader.Loader, error) {
 	return dataloader.New(newDataset[T](m, shape), dataloader.Config{
 		BatchSize: cfg.batch,
 		Shuffle:   shuffle,
 		Seed:      cfg.seed,
 		Workers:   cfg.workers,
+		Stream:    copies,
 		// The network takes exactly BatchSize images at a time, so the last batch is filled up with images
 		// of its own. In training these count a little more than others; in testing only the first Len()
 		// are looked at.
@@ -103,11 +118,20 @@ func newLoader[T float](cfg config, m images, shape tensor.Shape, shuffle bool) 
 	})
 }
 
-// epoch trains on all training images once, and then tests.
-func (s *session[T]) epoch(ctx context.Context, epoch, epochs int) error {
-	name := fmt.Sprintf("epoch %d/%d", epoch, epochs)
+// epoch trains on all training images once, saves that, and then tests.
+func (s *session[T]) epoch(ctx context.Context, cfg config, epoch int) error {
+	name := fmt.Sprintf("epoch %d/%d", epoch, cfg.epochs)
 	if err := s.trainOnce(ctx, name); err != nil {
 		return explain(ctx, err, "training, "+name, s.curve.tests)
+	}
+	if cfg.save != "" {
+		c, err := s.checkpoint(cfg, epoch)
+		if err == nil {
+			err = c.save(cfg.save)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return explain(ctx, s.testOnce(ctx), "testing, "+name, s.curve.tests)
 }
@@ -127,7 +151,7 @@ func (s *session[T]) trainOnce(ctx context.Context, name string) error {
 		waited += time.Since(ready)
 
 		// b and its tensors are ours until the next turn of the loop; then their memory gets another batch.
-		loss, err := s.net.train(b.Host(fieldImage), b.Host(fieldLabel))
+		loss, err := s.net.train(b.Device(fieldImage), b.Device(fieldLabel))
 		if err != nil {
 			return err
 		}
@@ -153,7 +177,7 @@ func (s *session[T]) testOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		predicted, err := s.net.predict(b.Host(fieldImage))
+		predicted, err := s.net.predict(b.Device(fieldImage))
 		if err != nil {
 			return err
 		}

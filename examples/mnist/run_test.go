@@ -85,7 +85,7 @@ func TestRunIsReproducible(t *testing.T) {
 func TestSeed(t *testing.T) {
 	check(t)
 	order := func(seed uint64, shuffle bool) []int {
-		loader, err := newLoader[float32](config{batch: 8, seed: seed}, bars(40, 1), tensor.Shape{pixels}, shuffle)
+		loader, err := newLoader[float32](config{batch: 8, seed: seed}, bars(40, 1), tensor.Shape{pixels}, nil, shuffle)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestInterruptWhileReading(t *testing.T) {
 func TestErrorTakesBarAway(t *testing.T) {
 	check(t)
 	var terminal bytes.Buffer
-	cfg := config{batch: 8, epochs: 1, learningRate: 1e30, model: "mlp"}
+	cfg := config{device: "cpu", batch: 8, epochs: 1, learningRate: 1e30, model: "mlp"}
 	err := fit[float32](context.Background(), cfg, bars(80, 1), bars(8, 2), &display{results: io.Discard, terminal: &terminal})
 	if err == nil || !strings.Contains(err.Error(), "NaN") {
 		t.Fatalf("error %v, want one about NaN", err)

@@ -1,0 +1,84 @@
+// Checkpoints: training that was interrupted goes on as if it had not been.
+
+package main
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/devicevm"
+)
+
+// checkpoint is all that the rest of a training depends on, beside the data and the flags.
+type checkpoint struct {
+	Model, Dtype string
+	Epochs       int // done
+	Network      devicevm.State
+	Loader       dataloader.State
+}
+
+// save writes a checkpoint. A file that was there before is replaced only when the new one is whole.
+func (c *checkpoint) save(path string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	err = errors.Join(gob.NewEncoder(f).Encode(c), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("checkpoint: %w", err), ignoreMissing(os.Remove(f.Name())))
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// readCheckpoint reads what save has written.
+func readCheckpoint(path string) (*checkpoint, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	defer f.Close()
+	c := new(checkpoint)
+	if err := gob.NewDecoder(f).Decode(c); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// checkpoint returns what the session is at.
+func (s *session[T]) checkpoint(cfg config, epochs int) (*checkpoint, error) {
+	state, err := s.net.trainer.State()
+	if err != nil {
+		return nil, err
+	}
+	return &checkpoint{Model: cfg.model, Dtype: cfg.dtype, Epochs: epochs, Network: state, Loader: s.train.State()}, nil
+}
+
+// resume makes a session go on from a checkpoint, and returns how many epochs are done.
+func (s *session[T]) resume(cfg config) (epochs int, err error) {
+	c, err := readCheckpoint(cfg.resume)
+	if err != nil {
+		return 0, err
+	}
+	if c.Model != cfg.model || c.Dtype != cfg.dtype {
+		return 0, fmt.Errorf("checkpoint %s: of -model %s -dtype %s, not of -model %s -dtype %s", cfg.resume, c.Model, c.Dtype, cfg.model, cfg.dtype)
+	}
+	if err := errors.Join(s.net.trainer.Restore(c.Network), s.train.Restore(c.Loader)); err != nil {
+		return 0, fmt.Errorf("checkpoint %s: %w", cfg.resume, err)
+	}
+	return c.Epochs, nil
+}
