@@ -69,7 +69,8 @@
 // Arguments that make no sense are errors that name them; nothing panics. Test for [ErrLimit],
 // [ErrClosed], [ErrNotPinned], [ErrReleased], [ErrNotOwner], [ErrWritten], [ErrOverlap] and [ErrInUse] with
 // errors.Is. An error met where nobody could be told, such as in a finalizer, comes back from the next call
-// of New, Pin, Register, Alloc, Trim, TrimOlder or Close.
+// of New, Pin, Register, Alloc, Trim, TrimOlder or Close. Memory that the driver fails to unregister is kept,
+// and it is asked again when the engine needs new memory, and by Trim, TrimOlder and Close.
 //
 // New memory beyond [WithLimit], or that the driver refuses, is an error only after everything was tried:
 // copies that are done are completed, cached blocks of other sizes given up, dropped tensors collected,

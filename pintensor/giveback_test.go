@@ -141,6 +141,7 @@ func TestDriverErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.host.FailNth("Unregister", 1, broken)
+	e.host.FailNth("Unregister", 2, broken) // New asks again
 	if freed, err := e.Trim(0); freed != 0 || !errors.Is(err, broken) {
 		t.Fatalf("Trim: %d, %v, want the driver's error", freed, err)
 	}

@@ -101,6 +101,7 @@ func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 
 // newSegment makes, page-locks and enters a segment of n blocks, within the limit. They are free, and the caller's.
 func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment, unsafe.Pointer, error) {
+	e.retryStranded()
 	bytes := int64(n) * size
 	if !e.reserve(bytes) {
 		return nil, nil, e.limitError(bytes)
@@ -154,6 +155,9 @@ func (e *Engine) reserve(size int64) bool {
 // makeRoom gives cached blocks up for a block of size bytes that was refused, and reports whether that
 // can have helped.
 func (e *Engine) makeRoom(size int64, refusal error) bool {
+	if e.retryStranded() > 0 {
+		return true
+	}
 	have := e.spare()
 	want := have // a driver that refuses doesn't say how much would help
 	if errors.Is(refusal, ErrLimit) {
