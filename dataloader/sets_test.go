@@ -113,7 +113,8 @@ func TestSetsOfSets(t *testing.T) {
 		negated := must[Dataset](t)(MapInPlace(three, negative))
 		copied := must[Dataset](t)(Map(three, numberFields, func(_ context.Context, i int, in, out Row) error {
 			copy(Values[int64](out, 0), Values[int64](in, 0))
-			Values[int16](out, 1)[1] = Values[int16](in, 1)[1]
+			copy(Values[int16](out, 1), Values[int16](in, 1))
+			Values[int16](in, 1)[0] = 7 // which a sample read later must not find
 			return nil
 		}))
 		concat := must[Dataset](t)(Concat(none, ten, none, three, none))
