@@ -22,6 +22,7 @@
 //	Dataset.__getitem__, __getitems__    Dataset.Read, BatchReader.ReadBatch
 //	Sampler, BatchSampler                Sampler, BatchSampler
 //	TensorDataset                        FromTensors
+//	IterableDataset                      FromStream
 //	Subset, random_split                 Subset, RandomSplit, RandomSplitFractions
 //	ConcatDataset, StackDataset          Concat, Zip
 //	transform                            Map, MapInPlace

@@ -71,15 +71,14 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if f, ok := ds.(*funcDataset); ok && f.read == nil {
 		return nil, fmt.Errorf("dataloader: FromFunc: read is nil: want a function")
 	}
-	samples := ds.Len()
-	if samples < 0 {
-		return nil, fmt.Errorf("dataloader: Dataset.Len() = %d: want >= 0", samples)
-	}
 	layout, err := newLayout(ds.Fields())
 	if err != nil {
 		return nil, err
 	}
-	plan := newPlan(&cfg, samples)
+	plan, err := planOf(ds, &cfg)
+	if err != nil {
+		return nil, err
+	}
 	if plan.places < 0 {
 		return nil, fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", plan.places)
 	}
@@ -100,8 +99,12 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 }
 
 // Len returns the number of batches of an epoch: with a [BatchSampler], of the epoch that runs, or else
-// comes next. A loop has that many turns, but for batches of which SkipErrors left nothing.
+// comes next. A loop has that many turns, but for batches of which SkipErrors left nothing. With a stream it is
+// -1: not known.
 func (l *Loader) Len() int {
+	if l.plan.feed != nil {
+		return -1
+	}
 	l.mu.Lock()
 	epoch := l.upcoming().epoch
 	if l.run != nil {
@@ -142,7 +145,8 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			return
 		}
 		defer l.finish(r)
-		for place := r.leg.start; place < r.leg.end; place++ {
+		end := r.leg.end
+		for place := r.leg.start; place < end; place++ {
 			if err := r.verdict(ctx); err != nil {
 				yield(nil, err)
 				return
@@ -152,12 +156,17 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 				yield(nil, err)
 				return
 			}
+			if l.plan.feed != nil && s.isEnd() {
+				end = l.streamEnd(r)
+				r.recycle(s)
+				continue
+			}
 			if !l.turn(r, s, yield) {
 				return
 			}
 			l.tuner.turn(r)
 		}
-		if r.leg.start == r.leg.end {
+		if r.leg.start == r.leg.end || l.plan.feed != nil {
 			l.passOver(r.leg.epoch)
 		}
 	}

@@ -14,6 +14,29 @@ type plan struct {
 	batches     int // of this rank; not with a BatchSampler
 	rank, world int
 	dealt       BatchSampler // nil: batches of batchSize places
+	feed        feed         // not nil: the batches of a stream, however many
+}
+
+// planOf returns the plan of loading ds.
+func planOf(ds Dataset, c *Config) (*plan, error) {
+	if s, ok := ds.(streamed); ok {
+		f, err := s.feed(c)
+		if err != nil {
+			return nil, err
+		}
+		return newStreamPlan(c, f), nil
+	}
+	samples := ds.Len()
+	if samples < 0 {
+		return nil, fmt.Errorf("dataloader: Dataset.Len() = %d: want >= 0", samples)
+	}
+	return newPlan(c, samples), nil
+}
+
+// newStreamPlan is the plan where a stream decides.
+func newStreamPlan(c *Config, f feed) *plan {
+	return &plan{samples: maxInt, places: maxInt, share: maxInt, batches: maxInt, batchSize: c.BatchSize,
+		rank: c.Rank, world: max(c.WorldSize, 1), feed: f}
 }
 
 func newPlan(c *Config, samples int) *plan {
@@ -65,6 +88,9 @@ func (p *plan) maxSize() int { return min(p.batchSize, p.share) }
 
 // fill sets dst to the samples of batch b from the lo-th on.
 func (p *plan) fill(epoch, b, lo int, dst []int) {
+	if p.feed != nil {
+		return // it has put them there
+	}
 	start := (b*p.batchSize+lo)*p.world + p.rank
 	bulk, ok := p.sampler.(bulkSampler)
 	if last := start + (len(dst)-1)*p.world; ok && last < p.places {

@@ -20,6 +20,7 @@ type buffer struct {
 	epoch   int
 	turn    uint64                    // changes each time the buffer is filled anew
 	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for
+	items   any                       // of a stream, []item[T] by row
 
 	// origin are the rows of another buffer that this one's stand for, if it does: a set inside another
 	// writes here, and has the generators of the sample that is made of it.

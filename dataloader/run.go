@@ -37,6 +37,8 @@ type run struct {
 	entered time.Time
 	spent   time.Duration // in loops before this one
 	detach  func() bool   // takes the run away from the loop's context, and returns whether it was not done
+
+	streaming streaming
 }
 
 // runKey is the key under which the context of a run's readers has the Loader.
@@ -155,17 +157,17 @@ func (r *run) await(timeout <-chan time.Time) bool {
 	}
 	select {
 	case <-r.done:
-		return true
+		return r.streaming.readers.await(timeout)
 	case <-timeout:
 		return false
 	}
 }
 
-// ended reports whether the run was shut and all workers have ended.
+// ended reports whether the run was shut and all workers have ended, and the readers of a stream's shards.
 func (r *run) ended() bool {
 	select {
 	case <-r.done:
-		return true
+		return len(r.streaming.readers.running()) == 0
 	default:
 		return false
 	}
@@ -192,6 +194,9 @@ func (r *run) stuck() []error {
 			errs = append(errs, &SampleError{d.epoch, d.batch, d.index,
 				fmt.Errorf("still being read though told to stop: %w", ErrTimeout)})
 		}
+	}
+	for _, shard := range r.streaming.readers.running() {
+		errs = append(errs, fmt.Errorf("dataloader: epoch %d: shard %d of the stream is still being read though told to stop: %w", r.leg.epoch, shard, ErrTimeout))
 	}
 	return errs
 }

@@ -114,6 +114,8 @@ func (l *Loader) describe() State {
 		BatchSize: l.cfg.BatchSize, LastBatch: l.cfg.LastBatch.String(), Rank: l.plan.rank, WorldSize: l.plan.world,
 	}
 	switch {
+	case l.plan.feed != nil:
+		s.Samples, s.Order = -1, fmt.Sprintf("%v, shuffled: %v", l.ds, l.cfg.Shuffle)
 	case l.plan.dealt != nil:
 		s.Order = fmt.Sprintf("BatchSampler %T", l.plan.dealt)
 	case l.cfg.Sampler != nil:

@@ -95,9 +95,15 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 	w.at(s, -1)
 	defer w.idle()
 	p := r.l.plan
-	if p.dealt != nil {
+	switch {
+	case p.feed != nil:
+		if err := p.feed.batch(ctx, r, s, w.start); err != nil {
+			return err
+		}
+		w.since.Store(0)
+	case p.dealt != nil:
 		s.indices = p.batch(s.epoch, s.number, s.indices)
-	} else {
+	default:
 		n := p.size(s.number)
 		s.indices = slices.Grow(s.indices, n)[:n]
 	}
@@ -159,6 +165,7 @@ func (w *worker) complete(s *slot) {
 	defer w.capture(s, &ok)
 	w.row = 0
 	w.at(s, -1)
+	s.items = nil // a kept batch must not hold them
 	if s.resolve() {
 		if err := s.publish(); err != nil {
 			s.err = &SampleError{s.epoch, s.number, -1, err}
