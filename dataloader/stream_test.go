@@ -61,41 +61,25 @@ func items(t fatal, l *Loader, rows int) (got, indices [][]int) {
 	return got, indices
 }
 
-// merged is the order in which items of shards come, written down another way: shards wait in a queue for a lane.
+// merged is the order in which items of shards come, written down as a queue: who has given one goes to its end, and
+// where one has none left the next shard takes its place at once.
 func merged(sizes []int, lanes int) (order []int) {
 	type shard struct{ number, at int }
-	var open []*shard
-	next := 0
-	take := func() *shard {
-		for next < len(sizes) {
+	var queue []shard
+	next := min(lanes, len(sizes))
+	for number := range next {
+		queue = append(queue, shard{number: number})
+	}
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		for s.at == sizes[s.number] && next < len(sizes) {
+			s = shard{number: next}
 			next++
-			if sizes[next-1] > 0 {
-				return &shard{number: next - 1}
-			}
 		}
-		return nil
-	}
-	for range lanes {
-		if s := take(); s != nil {
-			open = append(open, s)
-		}
-	}
-	for len(open) > 0 {
-		var still []*shard
-		for _, s := range open {
+		if s.at < sizes[s.number] {
 			order = append(order, 1000*s.number+s.at)
-			s.at++
-			still = append(still, s)
-		}
-		// A shard that has run out is noticed when it would be next, and replaced there.
-		open = nil
-		for _, s := range still {
-			if s.at == sizes[s.number] {
-				s = take()
-			}
-			if s != nil {
-				open = append(open, s)
-			}
+			queue = append(queue, shard{s.number, s.at + 1})
 		}
 	}
 	return order
