@@ -335,7 +335,7 @@ func TestStreamResumes(t *testing.T) {
 			if err := newLoader(t, other, cfg).Restore(state); !errors.Is(err, ErrState) {
 				t.Errorf("Restore of another stream's State: %v", err)
 			}
-			state.Batch = 1000 // that the epoch does not have: nothing is left of it
+			state.Batch, state.Ahead = 1000, nil // that the epoch does not have: nothing is left of it
 			again := newLoader(t, set, cfg)
 			if err := again.Restore(state); err != nil {
 				t.Fatal(err)
@@ -513,7 +513,7 @@ func TestStreamToDevice(t *testing.T) {
 	if n := l.Len(); n != -1 {
 		t.Errorf("Len() = %d", n)
 	}
-	if s := l.Stats(); s.PinnedLimit != int64(s.Prefetch+1)*4*32 {
+	if s := l.Stats(); s.PinnedLimit < int64(s.Prefetch+1)*4*32 {
 		t.Errorf("%+v", s)
 	}
 	var kept []*Batch
