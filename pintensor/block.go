@@ -77,9 +77,10 @@ type block struct {
 type marks uint8
 
 const (
-	dirty    marks = 1 << iota // was lent before, so not zero
-	seenDead                   // lent by Alloc, and the collector has found it unreachable once since
-	poisoned                   // free, and holds what scribble left
+	dirty         marks = 1 << iota // was lent before, so not zero
+	seenDead                        // lent by Alloc, and the collector has found it unreachable once since
+	poisoned                        // free, and holds what scribble left
+	countedCached                   // counts as cached, until it is lent
 )
 
 func (b *block) is(m marks) bool { return b.marks&m != 0 }
@@ -138,6 +139,7 @@ type Successor interface {
 func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	b.mu.Lock()
 	assert(b.state == free && !b.inUse(), "a block is lent that is not free")
+	wasCached := b.is(countedCached)
 	b.state, b.owner, b.want, b.fill, b.marks, b.near = lent, owner, want, fill, dirty, near.index
 	b.lease++
 	if owner == 0 {
@@ -145,10 +147,12 @@ func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 		b.eng.n.allocated.Add(1)
 	}
 	b.mu.Unlock()
-	near.requested.Add(want)
-	near.lent.Add(b.size)
-	b.eng.n.requested.raise(want)
-	b.eng.n.lent.raise(b.size)
+	n := b.eng.n.levels
+	if wasCached {
+		n.cached.lower(b.size)
+	}
+	n.requested.raise(want)
+	n.lent.raise(b.size)
 }
 
 // release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu

@@ -13,7 +13,7 @@ import (
 //
 // Making a tensor of a few KiB from the cache takes less time than getting a lock that other cores are
 // after. So blocks up to 256 KiB are cached by core, on shelves, and the totals of Stats are counted
-// there: New and Release touch a shelf and, of what all cores share, only the gauges. A block goes back to
+// there: New and Release touch a shelf and, of what all cores share, only the levels. A block goes back to
 // the shelf of the core that took it, whoever releases it, for there it is wanted next. A core whose shelf
 // has none takes one from another's before it makes a new one. Larger blocks take longer to clear than
 // any lock.
@@ -24,14 +24,11 @@ const shelfClasses = classesPerDoubling + (18-firstShift)*classesPerDoubling
 // maxShelves bounds the memory for empty lists. A block knows its shelf by an 8-bit number.
 const maxShelves = 64
 
-// shelf is a core's part of the cache, and of the engine's counters.
+// shelf is a core's part of the cache.
 type shelf struct {
 	lists [shelfClasses]freeList
-
-	requested, lent, cached atomic.Int64 // totals, in bytes
-	warm                    atomic.Int64
-	index                   uint8
-	_                       [64]byte
+	index uint8
+	_     [64]byte
 }
 
 func newShelves(n int) []shelf {
@@ -60,11 +57,15 @@ func (e *Engine) shelf() *shelf {
 }
 
 // freeList is the cached blocks of one class, the latest released on top, since its memory is likeliest
-// to be in the processor's cache.
+// to be in the processor's cache; and what Stats has of them in total. It is the size of a cache line, so that those
+// that are neighbours in an array don't have another's lock on theirs.
 type freeList struct {
 	mu   sync.Mutex
 	free []cached
-	_    [32]byte // lists are neighbours in an array; none shares a cache line with another's lock
+
+	warm            int64 // blocks that were lent from it
+	lent, requested int64 // their bytes, and what they were asked for
+	cached          int64 // bytes that were put into it
 }
 
 // cached is a free block and its memory. It is what keeps the memory alive, but for free blocks in a segment of
@@ -74,8 +75,8 @@ type cached struct {
 	mem unsafe.Pointer
 }
 
-// pop takes the block out that came back last.
-func (l *freeList) pop() (c cached, ok bool) {
+// pop takes the block out that came back last, for a tensor of want bytes. It counts as cached until it is lent.
+func (l *freeList) pop(want int64) (c cached, ok bool) {
 	l.mu.Lock()
 	for i := len(l.free) - 1; i >= 0; i-- {
 		c = l.free[i]
@@ -85,12 +86,24 @@ func (l *freeList) pop() (c cached, ok bool) {
 		copy(l.free[i:], l.free[i+1:])
 		l.free[len(l.free)-1] = cached{}
 		l.free = l.free[:len(l.free)-1]
+		l.warm++
+		l.lent += c.b.size
+		l.requested += want
 		l.mu.Unlock()
-		c.b.eng.n.cached.lower(c.b.size)
 		return c, true
 	}
 	l.mu.Unlock()
 	return cached{}, false
+}
+
+// addTo adds the list's totals.
+func (l *freeList) addTo(s *Stats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Warm += l.warm
+	s.Lent.Total += l.lent
+	s.Requested.Total += l.requested
+	s.Cached.Total += l.cached
 }
 
 // list returns where blocks of the class are cached on the shelf.
@@ -101,14 +114,26 @@ func (e *Engine) list(s *shelf, class int) *freeList {
 	return &e.large[class-shelfClasses]
 }
 
-// pop takes a block of the class from the cache, from the shelf near if there is one.
-func (e *Engine) pop(near *shelf, class int) (c cached, ok bool) {
-	if c, ok = e.list(near, class).pop(); ok || class >= shelfClasses {
+// listsOf returns all lists of the class.
+func (e *Engine) listsOf(class int) []*freeList {
+	if class >= shelfClasses {
+		return []*freeList{&e.large[class-shelfClasses]}
+	}
+	lists := make([]*freeList, len(e.shelves))
+	for i := range e.shelves {
+		lists[i] = &e.shelves[i].lists[class]
+	}
+	return lists
+}
+
+// pop takes a block of the class from the cache, from the shelf near if there is one, for a tensor of want bytes.
+func (e *Engine) pop(near *shelf, class int, want int64) (c cached, ok bool) {
+	if c, ok = e.list(near, class).pop(want); ok || class >= shelfClasses {
 		return c, ok
 	}
 	for i := range e.shelves {
 		if other := &e.shelves[i]; other != near {
-			if c, ok = other.lists[class].pop(); ok {
+			if c, ok = other.lists[class].pop(want); ok {
 				return c, true
 			}
 		}
@@ -119,8 +144,7 @@ func (e *Engine) pop(near *shelf, class int) (c cached, ok bool) {
 // push puts a free block into the cache. It reports false if it must be given up, as the engine is closed or the
 // cache full: then only blocks that are part of a larger segment are put there all the same, for giveUpBlock.
 func (e *Engine) push(c cached) bool {
-	s := &e.shelves[c.b.near]
-	l := e.list(s, int(c.b.class))
+	l := e.list(&e.shelves[c.b.near], int(c.b.class))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Close sets closed before it empties the lists, so none is put behind its back.
@@ -134,8 +158,9 @@ func (e *Engine) push(c cached) bool {
 	if e.aging.Load() {
 		c.b.at = now() // with the lock held: the list is in the order of these
 	}
+	c.b.marks |= countedCached
 	l.free = append(l.free, c)
-	s.cached.Add(c.b.size)
+	l.cached += c.b.size
 	return kept
 }
 
@@ -213,9 +238,8 @@ func (e *Engine) strand(c cached) {
 // giveUp discards cached segments, the largest first, until at least n bytes are freed or none is left that is
 // in the cache whole.
 func (e *Engine) giveUp(n int64) (freed int64, err error) {
-	near := e.shelf()
 	for class := numClasses - 1; class >= 0 && freed < n; {
-		found := e.takeForGood(near, class, n-freed)
+		found := e.takeForGood(class, n-freed)
 		if len(found) == 0 {
 			class--
 			continue
@@ -233,15 +257,17 @@ func (e *Engine) giveUp(n int64) (freed int64, err error) {
 
 // takeForGood takes segments of the class out of the cache, of about the given bytes: not all at once, so that
 // the others can be lent while the driver is at these.
-func (e *Engine) takeForGood(near *shelf, class int, bytes int64) []cached {
+func (e *Engine) takeForGood(class int, bytes int64) []cached {
 	if class < carvedClasses && e.carvedBytes[class].Load() == 0 {
 		return nil
 	}
 	if class < carvedClasses {
 		return e.takeWhole(class, min(bytes, 8*maxSegment), always, anySegment)
 	}
-	if c, ok := e.pop(near, class); ok {
-		return []cached{c}
+	for _, l := range e.listsOf(class) {
+		if c, ok := l.popOlder(always); ok {
+			return []cached{c}
+		}
 	}
 	return nil
 }

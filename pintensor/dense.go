@@ -3,7 +3,9 @@ package pintensor
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/dtype"
@@ -15,23 +17,28 @@ import (
 // prototype is a tensor of a dtype without memory. A copy of it, given memory and a shape, is a tensor:
 // in two allocations, and without tensor's own pool of headers, whose lock all goroutines share.
 type prototype struct {
+	dt     reflect.Type
 	header tensor.Dense
 	size   int64 // of an element
 	fill   byte  // what poison mode fills memory of the dtype with
 }
 
 var (
-	prototypes  sync.Map // of *prototype, by reflect.Type
+	prototypes  sync.Map                                             // of *prototype, by reflect.Type
+	common      [reflect.UnsafePointer + 1]atomic.Pointer[prototype] // of one type of each kind, which are found sooner
 	prototyping sync.Mutex
 )
 
 // prototypeOf returns dt's prototype, or why there can be no pinned memory of that dtype.
 func prototypeOf(dt tensor.Dtype) (*prototype, error) {
-	if p, ok := prototypes.Load(dt.Type); ok {
-		return p.(*prototype), nil
-	}
 	if dt.Type == nil {
 		return nil, errors.New("dt is the zero Dtype, want one such as tensor.Float32")
+	}
+	if p := common[dt.Kind()].Load(); p != nil && p.dt == dt.Type {
+		return p, nil
+	}
+	if p, ok := prototypes.Load(dt.Type); ok {
+		return p.(*prototype), nil
 	}
 	if dtype.HasPointers(dt.Type) {
 		return nil, fmt.Errorf("dt is %v, want a dtype without pointers: "+
@@ -46,10 +53,11 @@ func prototypeOf(dt tensor.Dtype) (*prototype, error) {
 	prototyping.Lock() // tensor.Of enters new dtypes into a list of its own, without a lock
 	defer prototyping.Unlock()
 	d := tensor.New(tensor.Of(dt), tensor.WithShape(1))
-	p := &prototype{header: *d, size: int64(dt.Size()), fill: poisonOf(dt.Type)}
+	p := &prototype{dt: dt.Type, header: *d, size: int64(dt.Size()), fill: poisonOf(dt.Type)}
 	p.header.Raw = nil
 	p.header.AP = tensor.AP{}
 	prototypes.Store(dt.Type, p)
+	common[dt.Kind()].CompareAndSwap(nil, p)
 	return p, nil
 }
 

@@ -66,6 +66,7 @@ type Engine struct {
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
 	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, shelves: newShelves(runtime.GOMAXPROCS(0))}
+	e.n.levels = new(levels)
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)
@@ -112,7 +113,7 @@ func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 // last tenant left if it was used.
 func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, used bool, err error) {
 	near := e.shelf()
-	c, err := e.take(near, n)
+	c, err := e.take(near, n, n)
 	if err != nil {
 		return nil, false, err
 	}

@@ -441,3 +441,25 @@ func ExampleWithParallelism() {
 	fmt.Println(pinned.Shape(), engine.Owns(pinned))
 	// Output: (16, 3, 224, 224) true
 }
+
+// A buffer is for code that has no use for a tensor, such as a reader that fills chunks.
+func ExampleEngine_AllocBuffer() {
+	engine, err := pintensor.NewEngine()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	chunk, err := engine.AllocBuffer(4 << 20)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	n := copy(chunk.Bytes(), "pixels")
+	fmt.Println(n, "of", len(chunk.Bytes()), "bytes")
+	fmt.Println(chunk.Release(), engine.Stats().Lent.Current)
+	// Output:
+	// 6 of 4194304 bytes
+	// <nil> 0
+}

@@ -21,43 +21,44 @@ const (
 	freeingPoll = 100 * time.Microsecond
 )
 
-// take returns a block of at least n bytes that belongs to nobody. In poison mode it fails if somebody has
+// take returns a block of at least n bytes, for want bytes, that belongs to nobody. In poison mode it fails if somebody has
 // written to it since it came back.
-func (e *Engine) take(near *shelf, n int64) (cached, error) {
-	c, err := e.find(near, n)
+func (e *Engine) take(near *shelf, n, want int64) (cached, error) {
+	c, err := e.find(near, n, want)
 	if err != nil {
 		return cached{}, err
 	}
 	if at := c.b.written(c.mem); at >= 0 {
+		e.n.cached.lower(c.b.size)
+		e.n.coldLent.Add(-c.b.size) // its list counted it as lent
+		e.n.coldRequested.Add(-want)
 		return cached{}, errors.Join(e.writtenError(c.b, at), e.recycle(c.b, c.mem))
 	}
 	return c, nil
 }
 
-func (e *Engine) find(near *shelf, n int64) (cached, error) {
+func (e *Engine) find(near *shelf, n, want int64) (cached, error) {
 	class, size := classOf(max(n, e.smallest))
-	if c, ok := e.pop(near, class); ok {
-		near.warm.Add(1)
+	if c, ok := e.pop(near, class, want); ok {
 		return c, nil
 	}
 	e.poll(pollAll)
-	if c, ok := e.pop(near, class); ok {
-		near.warm.Add(1)
+	if c, ok := e.pop(near, class, want); ok {
 		return c, nil
 	}
-	return e.grow(near, class, size)
+	return e.grow(near, class, size, want)
 }
 
 // grow makes a new block. When the limit is reached, or the driver has no memory, it gives cached
 // blocks of other sizes up, then lets the collector find tensors that were dropped, then waits for
 // other calls that are giving memory up, and for copies in flight, for at most maxWait together, and tries
 // again after each.
-func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
+func (e *Engine) grow(near *shelf, class int, size, want int64) (cached, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()
 	for collections, waited := 0, false; ; {
 		freeing := e.freeing.Load() > 0 // before cold: if it is refused they may have ended since
-		c, err := e.cold(near, class, size)
+		c, err := e.cold(near, class, size, want)
 		if err == nil || !errors.Is(err, ErrLimit) && !errors.Is(err, driver.ErrOutOfMemory) {
 			return c, err
 		}
@@ -76,15 +77,14 @@ func (e *Engine) grow(near *shelf, class int, size int64) (cached, error) {
 		default:
 			return cached{}, err
 		}
-		if c, ok := e.pop(near, class); ok {
-			near.warm.Add(1)
+		if c, ok := e.pop(near, class, want); ok {
 			return c, nil
 		}
 	}
 }
 
-// cold makes a new segment, and returns a block of it. The others it puts into the cache.
-func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
+// cold makes a new segment, and returns a block of it for want bytes. The others it puts into the cache.
+func (e *Engine) cold(near *shelf, class int, size, want int64) (cached, error) {
 	n := e.blocksFor(class, size)
 	s, mem, err := e.newSegment(near, class, size, n)
 	if n > 1 && (errors.Is(err, ErrLimit) || errors.Is(err, driver.ErrOutOfMemory)) {
@@ -93,6 +93,8 @@ func (e *Engine) cold(near *shelf, class int, size int64) (cached, error) {
 	if err != nil {
 		return cached{}, err
 	}
+	e.n.coldLent.Add(size)
+	e.n.coldRequested.Add(want)
 	if s.carved != nil {
 		e.shelve(near, s, s.carved.blocks[1:], nil)
 	}

@@ -55,16 +55,22 @@ func acquire(t *tensor.Dense) (Hold, error) {
 	if b.state == free || b.state == busy || isReleased(t) {
 		return Hold{}, ErrReleased
 	}
+	h := b.hold(unsafe.Pointer(unsafe.SliceData(t.Raw)))
+	if k := b.eng.tracker; k != nil {
+		k.held(b, h.serial, int64(len(t.Raw)), t)
+	}
+	return h, nil
+}
+
+// hold opens a hold on the block. b.mu is held.
+func (b *block) hold(mem unsafe.Pointer) Hold {
 	if b.device == nil {
 		b.device = new(deviceUse) // once in the life of a block
 	}
 	d := b.device
 	d.lastHold++
 	d.holds = append(d.holds, d.lastHold)
-	if k := b.eng.tracker; k != nil {
-		k.held(b, d.lastHold, t)
-	}
-	return Hold{b: b, mem: unsafe.Pointer(unsafe.SliceData(t.Raw)), serial: d.lastHold}, nil
+	return Hold{b: b, mem: mem, serial: d.lastHold}
 }
 
 // Pinned reports whether the memory is page-locked, so that a copy of it runs while the host goes on.

@@ -181,9 +181,12 @@ func (k *tracker) lent(b *block, n int64, t *tensor.Dense) {
 	k.mu.Unlock()
 }
 
-// held notes a hold that Acquire gives.
-func (k *tracker) held(b *block, serial uint32, t *tensor.Dense) {
-	l := loan{bytes: int64(len(t.Raw)), dtype: t.Dtype(), shape: slices.Clone(t.Shape()), at: time.Now(), held: true}
+// held notes a hold that Acquire gives, on n bytes of t, or of a buffer if t is nil.
+func (k *tracker) held(b *block, serial uint32, n int64, t *tensor.Dense) {
+	l := loan{bytes: n, at: time.Now(), held: true}
+	if t != nil {
+		l.dtype, l.shape = t.Dtype(), slices.Clone(t.Shape())
+	}
 	runtime.Callers(3, l.from[:])
 	k.mu.Lock()
 	k.holds[holdKey{b, serial}] = l

@@ -27,17 +27,3 @@ func (e *Engine) mayCache(n int64) bool {
 	}
 	return e.n.cached.raiseTo(n, e.maxCached)
 }
-
-// raiseTo is raise, unless it would make the gauge more than most.
-func (g *gauge) raiseTo(n, most int64) bool {
-	for {
-		now := g.current.Load()
-		if n > most-now {
-			return false
-		}
-		if g.current.CompareAndSwap(now, now+n) {
-			g.reach(now + n)
-			return true
-		}
-	}
-}

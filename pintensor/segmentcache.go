@@ -15,10 +15,9 @@ const always time.Duration = math.MaxInt64
 
 // lockClass locks the lists of a carved class, of all shelves, and returns them.
 func (e *Engine) lockClass(class int) (lists []*freeList, unlock func()) {
-	lists = make([]*freeList, len(e.shelves))
-	for i := range e.shelves {
-		lists[i] = &e.shelves[i].lists[class]
-		lists[i].mu.Lock()
+	lists = e.listsOf(class)
+	for _, l := range lists {
+		l.mu.Lock()
 	}
 	return lists, func() {
 		for _, l := range lists {
@@ -150,7 +149,7 @@ func (e *Engine) shelve(near *shelf, s *segment, free []*block, mem unsafe.Point
 	} else if e.closed.Load() || !e.mayCache(bytes) {
 		return false
 	}
-	near.cached.Add(bytes)
+	l.cached += bytes
 	for _, b := range slices.Backward(free) { // the first is lent first
 		c := cached{b: b}
 		if mem != nil {
@@ -159,6 +158,7 @@ func (e *Engine) shelve(near *shelf, s *segment, free []*block, mem unsafe.Point
 		if e.aging.Load() {
 			b.at = now()
 		}
+		b.marks |= countedCached
 		l.free = append(l.free, c)
 	}
 	return true

@@ -14,7 +14,7 @@ func shelved(t *testing.T) (rig, []cached) {
 	e.shelves = newShelves(4)
 	var lent []cached
 	for i := range e.shelves {
-		c := must[cached](t)(e.take(&e.shelves[i], 100))
+		c := must[cached](t)(e.take(&e.shelves[i], 100, 100))
 		c.b.lend(&e.shelves[i], 1, 100, 0)
 		lent = append(lent, c)
 	}
@@ -56,7 +56,7 @@ func TestABlockGoesBackToTheShelfItCameFrom(t *testing.T) {
 func TestAnotherShelfsBlockBeforeANewOne(t *testing.T) {
 	e, lent := shelved(t)
 	e.giveBack(t, lent[2])
-	c := must[cached](t)(e.take(&e.shelves[0], 200))
+	c := must[cached](t)(e.take(&e.shelves[0], 200, 200))
 	if c.b != lent[2].b {
 		t.Error("made a new block while another shelf had one")
 	}

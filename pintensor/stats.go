@@ -46,11 +46,46 @@ type Stats struct {
 	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and what to do about it; "" if none failed
 }
 
-// gauge keeps a Usage. Gauges of an engine are changed by every call on every core, so each has a
-// cache line to itself; totals that are counted often are counted on the shelves, see cache.go.
+// level is how much there is of something, and the most that there was.
+type level struct{ current, peak atomic.Int64 }
+
+func (l *level) raise(n int64) { l.reach(l.current.Add(n)) }
+
+func (l *level) lower(n int64) { l.current.Add(-n) }
+
+// reach notes that the level was at now.
+func (l *level) reach(now int64) {
+	for {
+		peak := l.peak.Load()
+		if now <= peak || l.peak.CompareAndSwap(peak, now) {
+			return
+		}
+	}
+}
+
+// raiseTo is raise, unless it would make the level more than most.
+func (l *level) raiseTo(n, most int64) bool {
+	for {
+		now := l.current.Load()
+		if n > most-now {
+			return false
+		}
+		if l.current.CompareAndSwap(now, now+n) {
+			l.reach(now + n)
+			return true
+		}
+	}
+}
+
+func (l *level) usage(total int64) Usage {
+	return Usage{Current: l.current.Load(), Peak: l.peak.Load(), Total: total}
+}
+
+// gauge keeps a Usage, on a cache line of its own.
 type gauge struct {
-	current, peak, total atomic.Int64
-	_                    [40]byte
+	level
+	total atomic.Int64
+	_     [40]byte
 }
 
 func (g *gauge) add(n int64) {
@@ -58,54 +93,39 @@ func (g *gauge) add(n int64) {
 	g.raise(n)
 }
 
-// raise is add for a gauge whose total is counted on the shelves.
-func (g *gauge) raise(n int64) {
-	g.reach(g.current.Add(n))
+func (g *gauge) usage() Usage { return g.level.usage(g.total.Load()) }
+
+// levels is what all cores change at every New and Release, one after the other: they are together on one cache
+// line, which then has to come to a core once for all of them. Their totals are counted in the lists, see cache.go.
+type levels struct {
+	requested, lent, cached level
+	_                       [16]byte
 }
 
-// reach notes that the gauge was at now.
-func (g *gauge) reach(now int64) {
-	for {
-		peak := g.peak.Load()
-		if now <= peak || g.peak.CompareAndSwap(peak, now) {
-			return
-		}
-	}
-}
-
-func (g *gauge) lower(n int64) { g.current.Add(-n) }
-
-func (g *gauge) usage() Usage {
-	return Usage{Current: g.current.Load(), Peak: g.peak.Load(), Total: g.total.Load()}
-}
-
-// counters is what Stats is made from, beside what the shelves count.
+// counters is what Stats is made from, beside what the lists count.
 type counters struct {
-	requested, lent, cached, inFlight, registered gauge
-	pageable, inPlace                             gauge
-	cold, reclaimed, waits, trims, unlocked       atomic.Int64
-	allocated                                     atomic.Int64 // blocks lent by Alloc now
-	forgotten, lostHolds                          atomic.Int64
-	register, unregister                          callClock
+	*levels
+	inFlight, registered, pageable, inPlace gauge
+	coldRequested, coldLent                 atomic.Int64 // bytes lent of blocks that no list ever had
+	cold, reclaimed, waits, trims, unlocked atomic.Int64
+	allocated                               atomic.Int64 // blocks lent by Alloc now
+	forgotten, lostHolds                    atomic.Int64
+	register, unregister                    callClock
 }
 
 // Stats returns the engine's figures. It completes finished copies first and does not block.
 func (e *Engine) Stats() Stats {
 	e.poll(pollAll)
 	s := Stats{
-		Requested: e.n.requested.usage(), Lent: e.n.lent.usage(), Cached: e.n.cached.usage(),
+		Requested: e.n.requested.usage(e.n.coldRequested.Load()), Lent: e.n.lent.usage(e.n.coldLent.Load()), Cached: e.n.cached.usage(0),
 		InFlight: e.n.inFlight.usage(), Registered: e.n.registered.usage(), InPlace: e.n.inPlace.usage(), Pageable: e.n.pageable.usage(),
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Forgotten: e.n.forgotten.Load(), LostHolds: e.n.lostHolds.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
 		RegisterCalls: e.n.register.calls(), UnregisterCalls: e.n.unregister.calls(),
 	}
-	for i := range e.shelves {
-		shelf := &e.shelves[i]
-		s.Requested.Total += shelf.requested.Load()
-		s.Lent.Total += shelf.lent.Load()
-		s.Cached.Total += shelf.cached.Load()
-		s.Warm += shelf.warm.Load()
+	for _, l := range e.lists(0) {
+		l.addTo(&s)
 	}
 	s.Locking, _ = e.locking.Load().(string)
 	s.NoCUDA, s.LockError = e.noCUDA.Load().text(), e.lockErr.Load().text()

@@ -42,7 +42,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	near := e.shelf()
-	c, err := e.take(near, max(size, minBlock)) // not part of a segment that others keep from being reclaimed
+	c, err := e.take(near, max(size, minBlock), size) // not part of a segment that others keep from being reclaimed
 	if err != nil {
 		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
