@@ -114,6 +114,9 @@ type Config struct {
 	// as they like, and the end waits 5 seconds for them.
 	Timeout time.Duration
 
+	// Progress is told of each turn of a loop when it is over, by the goroutine that runs the loop. Nil: nobody is.
+	Progress func(Progress)
+
 	// OnError says what becomes of a sample whose Read fails. StopOnError by default.
 	OnError ErrorPolicy
 

@@ -21,8 +21,8 @@ type delivery struct {
 	wake   chan struct{}
 
 	queueMu sync.Mutex
-	queue   []*slot // in the order in which they got ready, where that is the order
-	queued  atomic.Int64
+	queue   []*slot      // in the order in which they got ready, where that is the order
+	queued  atomic.Int64 // slots in ring or queue
 }
 
 func (d *delivery) init(tokens int, unordered bool) {
@@ -40,8 +40,8 @@ func (d *delivery) deliver(s *slot, place int) {
 		d.queueMu.Lock()
 		d.queue = append(d.queue, s)
 		d.queueMu.Unlock()
-		d.queued.Add(1)
 	}
+	d.queued.Add(1)
 	if d.asleep.Load() {
 		select {
 		case d.wake <- struct{}{}:
@@ -57,6 +57,7 @@ func (d *delivery) poll(place, end int) *slot {
 		if at.Load() == nil {
 			return nil
 		}
+		d.queued.Add(-1)
 		return at.Swap(nil)
 	}
 	if d.queued.Load() == 0 {
@@ -81,6 +82,9 @@ func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 	}
 	began := time.Since(r.began) // cheaper than time.Now
 	defer func() { r.l.waited.Add(int64(time.Since(r.began) - began)) }()
+	if r.l.spanned() {
+		defer r.l.span(ctx, spanWait)()
+	}
 	var s *slot
 	if r.spinners > 0 && spin(func() bool { s = r.poll(place, r.leg.end); return s != nil }) {
 		return r.received(ctx, s)

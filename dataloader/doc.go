@@ -74,6 +74,16 @@
 // SetEpoch, Restore or a break. So Read may be called for samples that no loop gets to see, and before
 // what a program does between two loops: see [Config.SingleEpoch].
 //
+// # Is data the limit
+//
+// [Loader.Stats] as text says so, and what would help:
+//
+//	48000 samples in 2.1s (22857/s, 150.7 MB), waiting 61% of it: reading is the limit; 2 workers, 4 batches ahead: more Workers, a ReadBatch, or a cheaper Read would help
+//
+// Under runtime/trace (go test -trace, net/http/pprof) reads, copies and waits are regions named dataloader.Read,
+// dataloader.Copy and dataloader.Wait; where the stream's device has a trace ([asynccopy.WithTrace]) they are in that
+// too.
+//
 // # Errors
 //
 // A Read that fails is reported in its batch's place, as a [*SampleError], or its sample is left out, see

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/pintensor"
 )
 
@@ -53,6 +54,8 @@ type Loader struct {
 	shallow      atomic.Bool  // there was no memory for a larger depth
 	shallowest   int          // the depth to begin with
 
+	spent tally // by workers of runs that are over; guarded by mu
+	trace *asynccopy.Trace
 	counters
 }
 
@@ -82,7 +85,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	if plan.places < 0 {
 		return nil, fmt.Errorf("dataloader: Config.Sampler: Len() = %d: want >= 0", plan.places)
 	}
-	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, freed: make(chan struct{})}
+	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, trace: traceOf(cfg.Stream), freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
 	if cfg.LastBatch == PadLast && l.rows > 0 {
 		l.rows = cfg.BatchSize
@@ -282,12 +285,15 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 		err := s.err
 		r.lastTurn()
 		r.recycle(s)
-		return yield(nil, err)
+		more = yield(nil, err)
+		l.report(r, 0)
+		return more
 	}
 	l.skipped.Add(int64(len(s.skipped)))
 	if s.view == nil { // nothing left
 		r.lastTurn()
 		r.recycle(s)
+		l.report(r, 0)
 		return true
 	}
 	l.batches.Add(1)
@@ -295,8 +301,10 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 	r.current = r.batch(s)
 	more = yield(r.current, nil)
 	r.lastTurn()
+	samples := r.current.n
 	r.current.endTurn()
 	r.current = nil
+	l.report(r, samples)
 	return more
 }
 
@@ -342,7 +350,7 @@ func (l *Loader) retire(r *run) {
 		l.run = nil
 		l.looped.Add(int64(time.Since(r.entered)))
 	}
-	l.busy.Add(int64(r.busy()))
+	l.spent.add(r.tally())
 	l.leftover = slices.DeleteFunc(l.leftover, func(old *run) bool { return old == r || old.ended() })
 	if !ended {
 		l.leftover = append(l.leftover, r)
@@ -397,7 +405,7 @@ func (l *Loader) Close() error {
 	}
 	l.mu.Lock()
 	if standing != nil {
-		l.busy.Add(int64(standing.busy()))
+		l.spent.add(standing.tally())
 	}
 	errs = append(l.errs, errs...)
 	l.errs = nil

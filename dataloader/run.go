@@ -201,15 +201,6 @@ func (r *run) stuck() []error {
 	return errs
 }
 
-// busy is the time that workers have spent reading.
-func (r *run) busy() time.Duration {
-	total := int64(0)
-	for _, w := range r.crew {
-		total += w.busy.Load()
-	}
-	return time.Duration(total)
-}
-
 // consumed reports whether the loop has had all of its leg.
 func (r *run) consumed() bool { return r.taken == r.leg.end-r.leg.start }
 
@@ -219,15 +210,6 @@ func (r *run) lastTurn() {
 	if r.consumed() {
 		r.rest()
 	}
-}
-
-// idled is the time that workers have spent waiting in loops.
-func (r *run) idled() int64 {
-	total := int64(0)
-	for _, w := range r.crew {
-		total += w.idled.Load()
-	}
-	return total
 }
 
 // looped is the time that loops over the run have taken.

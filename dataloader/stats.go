@@ -7,56 +7,89 @@ import (
 	"time"
 )
 
-// Stats are figures of a Loader since [New].
+// Stats are figures of a Loader since [New]. Printed they are one line that says whether training waits for data, and what
+// would help. Times of workers are sums over all of them.
 type Stats struct {
-	Batches         int64 // delivered
-	Samples         int64 // in them
-	Skipped         int64 // samples left out by SkipErrors
-	BatchReadErrors int64 // calls of ReadBatch that failed though Read could read each of their samples
+	Batches         int64 `json:"batches"`           // delivered
+	Samples         int64 `json:"samples"`           // in them
+	Bytes           int64 `json:"bytes"`             // of those samples
+	Skipped         int64 `json:"skipped"`           // samples left out by SkipErrors
+	Retried         int64 `json:"retried"`           // reads that failed and were tried again
+	BatchReadErrors int64 `json:"batch_read_errors"` // calls of ReadBatch that failed though Read could read each of their samples
 
-	Looped time.Duration // spent in loops, body included
-	Waited time.Duration // of that, spent waiting for a batch: Waited/Looped is the share that data costs
-	Busy   time.Duration // spent reading, by all workers together
+	Looped time.Duration `json:"looped_ns"` // spent in loops, body included
+	Waited time.Duration `json:"waited_ns"` // of that, spent waiting for a batch
 
-	Workers  int // goroutines that read, at most
-	Prefetch int // batches read ahead, at most
+	Busy    time.Duration `json:"busy_ns"`    // workers reading
+	Copying time.Duration `json:"copying_ns"` // workers issuing copies to the device, which go on by themselves
+	Landing time.Duration `json:"landing_ns"` // workers waiting for an earlier copy to be complete, to use its memory again
+	Idle    time.Duration `json:"idle_ns"`    // workers waiting for the loop to take a batch, while one runs
 
-	Slots       int64 // batches that there is memory for now, besides kept ones
-	PinnedBytes int64 // of host memory that they take
+	Workers  int `json:"workers"`  // goroutines that read, at most; where Config.Workers is 0, now
+	Prefetch int `json:"prefetch"` // batches read ahead, at most; where Config.Prefetch is 0, now
+	Ready    int `json:"ready"`    // batches read ahead that the loop could have now
+
+	Slots       int64 `json:"slots"`        // batches that there is memory for now, besides kept ones
+	PinnedBytes int64 `json:"pinned_bytes"` // of host memory that they take
 
 	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding by
-	// the engine. With a BatchSampler it is unknown, and 0.
-	PinnedLimit int64
+	// the engine. It is known before the first batch. With a BatchSampler it is unknown, and 0.
+	PinnedLimit int64 `json:"pinned_limit"`
 
-	Stuck int // loops with readers that did not return when their loop had ended, and have not yet
+	Stuck int `json:"stuck"` // loops with readers that did not return when their loop had ended, and have not yet
 }
 
 // counters are the parts of Stats that loops and workers count.
 type counters struct {
-	batches, samples, skipped, batchReadErrors atomic.Int64
-	looped, waited, busy                       atomic.Int64 // nanoseconds
-	slots, pinnedBytes                         atomic.Int64
+	batches, samples, skipped, retried, batchReadErrors atomic.Int64
+	looped, waited                                      atomic.Int64 // nanoseconds
+	slots, pinnedBytes                                  atomic.Int64
+}
+
+// tally is what workers have spent their time on, in nanoseconds.
+type tally struct{ busy, copying, landing, idle int64 }
+
+func (t *tally) add(o tally) {
+	t.busy += o.busy
+	t.copying += o.copying
+	t.landing += o.landing
+	t.idle += o.idle
+}
+
+// tally returns what the run's workers have spent.
+func (r *run) tally() (sum tally) {
+	for _, w := range r.crew {
+		sum.add(tally{w.busy.Load(), w.copying.Load(), w.landing.Load(), w.idled.Load()})
+	}
+	return sum
 }
 
 // Stats returns the figures. It may be called at any time.
 func (l *Loader) Stats() Stats {
 	s := Stats{
-		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(), BatchReadErrors: l.batchReadErrors.Load(),
+		Batches: l.batches.Load(), Samples: l.samples.Load(), Skipped: l.skipped.Load(),
+		Retried: l.retried.Load(), BatchReadErrors: l.batchReadErrors.Load(),
 		Waited:  time.Duration(l.waited.Load()),
 		Workers: int(l.hands.Load()), Prefetch: int(l.depth.Load()),
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
 		PinnedLimit: int64(l.most()) * int64(l.rows) * int64(l.layout.total),
 	}
+	s.Bytes = s.Samples * int64(l.layout.total)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Looped, s.Busy = time.Duration(l.looped.Load()), time.Duration(l.busy.Load())
+	s.Looped = time.Duration(l.looped.Load())
+	spent := l.spent
 	if l.run != nil {
 		s.Looped += time.Since(l.run.entered)
-		s.Busy += l.run.busy()
 	}
-	if l.standing != nil {
-		s.Busy += l.standing.busy()
+	for _, r := range []*run{l.run, l.standing} {
+		if r != nil {
+			spent.add(r.tally())
+			s.Ready = int(r.queued.Load())
+		}
 	}
+	s.Busy, s.Copying = time.Duration(spent.busy), time.Duration(spent.copying)
+	s.Landing, s.Idle = time.Duration(spent.landing), time.Duration(spent.idle)
 	for _, r := range l.leftover {
 		if !r.ended() {
 			s.Stuck++

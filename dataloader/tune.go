@@ -115,14 +115,14 @@ func (t *tuner) turn(r *run) {
 // start begins a window.
 func (t *tuner) start(r *run) {
 	t.batches, t.began = 0, r.looped()
-	t.waited, t.idled = t.l.waited.Load(), r.idled()
+	t.waited, t.idled = t.l.waited.Load(), r.tally().idle
 }
 
 // judge decides what a window means.
 func (t *tuner) judge(r *run, took time.Duration) {
 	rate := float64(t.batches) / took.Seconds()
 	waits := float64(t.l.waited.Load()-t.waited) / float64(took)
-	idles := float64(r.idled()-t.idled) / float64(took) / float64(t.hands)
+	idles := float64(r.tally().idle-t.idled) / float64(took) / float64(t.hands)
 	if t.l.shallow.Load() && t.depth > t.l.shallowest {
 		t.trial = false
 		t.change(r, setting{t.hands, t.l.shallowest})

@@ -25,9 +25,9 @@ type worker struct {
 	place atomic.Int64 // of the batch, + 1; 0 while idle
 	index atomic.Int64 // the sample, or -1
 	since atomic.Int64 // start of the call in run time + 1; 0 outside of calls or where there is no timeout
-	busy  atomic.Int64 // nanoseconds spent filling
-	idled atomic.Int64 // nanoseconds spent waiting for something to do, while a loop runs
-	_     [64]byte
+
+	busy, copying, landing, idled atomic.Int64 // nanoseconds, see tally
+	_                             [64]byte
 }
 
 // doing is what a worker reads.
@@ -108,8 +108,13 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 		s.indices = slices.Grow(s.indices, n)[:n]
 	}
 	s.fitRands()
-	if err := s.settle(ctx); err != nil {
-		return err
+	if len(s.copies) > 0 {
+		began := time.Since(r.began)
+		err := s.settle(ctx)
+		w.landing.Add(int64(time.Since(r.began) - began))
+		if err != nil {
+			return err
+		}
 	}
 	return s.reserve(len(s.indices))
 }
@@ -131,9 +136,12 @@ func (w *worker) share(ctx context.Context, s *slot, sharers int) {
 
 // fill reads the samples of t, and delivers the slot if it was the last part.
 func (w *worker) fill(ctx context.Context, t task) {
-	defer w.finish(t.s)
+	defer w.finish(ctx, t.s)
 	ok := false
 	defer w.capture(t.s, &ok)
+	if w.r.l.spanned() {
+		defer w.r.l.span(ctx, spanRead)()
+	}
 	began := time.Since(w.r.began) // cheaper than time.Now
 	w.read(ctx, t)
 	w.busy.Add(int64(time.Since(w.r.began) - began))
@@ -141,13 +149,13 @@ func (w *worker) fill(ctx context.Context, t task) {
 }
 
 // finish ends a part, and with the last one delivers the slot.
-func (w *worker) finish(s *slot) {
+func (w *worker) finish(ctx context.Context, s *slot) {
 	defer w.idle()
 	w.since.Store(0)
 	if !s.filled() {
 		return
 	}
-	w.complete(s)
+	w.complete(ctx, s)
 	place := s.place // once the worker has left, the slot may be another run's
 	if s.leave() {
 		w.r.deliver(s, place)
@@ -155,7 +163,7 @@ func (w *worker) finish(s *slot) {
 }
 
 // complete makes a batch of a slot whose parts are all filled.
-func (w *worker) complete(s *slot) {
+func (w *worker) complete(ctx context.Context, s *slot) {
 	ok := false
 	defer func() {
 		if !ok {
@@ -167,11 +175,25 @@ func (w *worker) complete(s *slot) {
 	w.at(s, -1)
 	s.items = nil // a kept batch must not hold them
 	if s.resolve() {
-		if err := s.publish(); err != nil {
+		if err := w.publish(ctx, s); err != nil {
 			s.err = &SampleError{s.epoch, s.number, -1, err}
 		}
 	}
 	ok = true
+}
+
+// publish makes the tensors of the batch, and starts their copy.
+func (w *worker) publish(ctx context.Context, s *slot) error {
+	if w.r.l.cfg.Stream == nil {
+		return s.publish()
+	}
+	if w.r.l.spanned() {
+		defer w.r.l.span(ctx, spanCopy)()
+	}
+	began := time.Since(w.r.began)
+	err := s.publish()
+	w.copying.Add(int64(time.Since(w.r.began) - began))
+	return err
 }
 
 // capture turns a panic, or a Goexit, of the calling function into a fault of the slot. It is for defer.
