@@ -60,6 +60,7 @@ func ExampleFromCU() {
 	if err := ctx.Do(func() (err error) { module, err = cu.LoadData(double); return err }); err != nil {
 		log.Fatal(err)
 	}
+	defer ctx.Unload(module)
 	kernel, err := ctx.ModuleFunction(module, "double")
 	if err != nil {
 		log.Fatal(err)

@@ -14,6 +14,12 @@
 // calls that take a stream or an event, which are all that a copy needs, do without: they run in the
 // stream's context, whatever is current.
 //
+// # Kernels
+//
+// PTX is compiled by the driver when it is loaded. Launches and graphs set the context, with newer drivers too. A
+// capture is a relaxed one: other threads may go on allocating and registering memory, and a goroutine may end it on
+// another thread than it began it on.
+//
 // # Ownership
 //
 // A Device retains its device's primary context, the one that the CUDA runtime, PyTorch and cuBLAS use too,

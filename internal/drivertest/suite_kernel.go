@@ -112,10 +112,10 @@ func testModules(r *rig) {
 	r.ok(err)
 	_, err = r.dev.Function(m, "Axpy")
 	r.code("a kernel that is not there", err, driver.CodeNotFound)
-	f, err := r.dev.Function(m, "axpy")
-	r.ok(err)
-	if again, err := r.dev.Function(m, "axpy"); err != nil || again != f {
-		r.Errorf("the same kernel again: %#x, %v, want %#x", again, err, f)
+	for range 2 { // asking again is no mistake
+		if f, err := r.dev.Function(m, "axpy"); err != nil || f == 0 {
+			r.Errorf("a kernel that is there: %#x, %v", f, err)
+		}
 	}
 	other, err := r.dev.LoadModule(Image) // is another
 	r.ok(err)

@@ -7,6 +7,9 @@
 //   - Work that fails when it runs makes every later call on its device fail (a sticky error).
 //   - Device addresses are made up, cannot be dereferenced, and are never used twice, so that an address
 //     out of range, between two allocations or already freed is always found out.
+//   - Kernels are functions in Go. One that returns an error, panics, or asks for memory that is not there fails
+//     the device, as on a GPU, and not the process.
+//   - A stream that is captured refuses what CUDA refuses, and also what CUDA would misunderstand.
 //   - Calls that fail give CUDA's codes.
 //
 // [Config.Late] runs each operation as late as its stream allows, so that a buffer which is reused

@@ -52,6 +52,50 @@ func ExampleConfig_fail() {
 	// soft.Memset: operation 1, Memset of 4 bytes, was made to fail (719)
 }
 
+// A kernel in Go is launched as one for a GPU is, and captured with the copies around it.
+func ExampleNew_kernels() {
+	d, err := soft.New(soft.Config{}).Open(0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	s, _ := d.NewStream(0)
+	defer d.DestroyStream(s)
+	p, _ := d.Alloc(16)
+	defer d.Free(p)
+	m, _ := d.LoadModule(driver.Image{Go: map[string]driver.Kernel{
+		"double": func(m driver.Memory, grid, block driver.Dim3, args []uint64) error {
+			x := driver.Values[float32](m, driver.DevicePtr(args[0]), int(args[1]))
+			for i := range x {
+				x[i] *= 2
+			}
+			return nil
+		},
+	}})
+	defer d.UnloadModule(m)
+	double, _ := d.Function(m, "double")
+
+	in, out := []float32{1, 2, 3, 4}, make([]float32, 4)
+	d.BeginCapture(s)
+	d.CopyHtoD(p, unsafe.Pointer(&in[0]), 16, s, 0)
+	d.Launch(double, driver.Dim3{X: 1}, driver.Dim3{X: 4}, 0, s, []uint64{uint64(p), 4})
+	d.CopyDtoH(unsafe.Pointer(&out[0]), p, 16, s, 0)
+	g, err := d.EndCapture(s)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.DestroyGraph(g)
+	for range 2 {
+		fmt.Println(d.LaunchGraph(g, s), d.SyncStream(s), out)
+		in[0] = 50
+	}
+	// Output:
+	// <nil> <nil> [2 4 6 8]
+	// <nil> <nil> [100 4 6 8]
+}
+
 // Registering the same bytes twice is an error.
 func ExampleHost() {
 	b := make([]byte, 32<<10)
