@@ -198,6 +198,9 @@ func TestDownloadDropped(t *testing.T) {
 		r.release(guard)
 		r.ok(x.Release())
 		settle(r)
+		if got := r.engine.Stats().Forgotten; got != 1 {
+			r.Errorf("%d tensors count as forgotten, want only the source: downloads may be left to the collector", got)
+		}
 	})
 }
 

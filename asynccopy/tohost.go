@@ -54,6 +54,9 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	defer a.end()
 	engine := s.dev.engine()
 	host, err := engine.Empty(x.dtype, x.shape()...)
+	if err == nil {
+		err = engine.AllowDrop(host) // its owner may leave it to the collector
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,7 @@ const (
 	seenDead                        // lent by Alloc, and the collector has found it unreachable once since
 	poisoned                        // free, and holds what scribble left
 	countedCached                   // counts as cached, until it is lent
+	droppable                       // lent, and need not be released
 )
 
 func (b *block) is(m marks) bool { return b.marks&m != 0 }

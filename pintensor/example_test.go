@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path"
 	"time"
 
 	"github.com/pintensor/pin/pintensor"
@@ -328,32 +327,6 @@ func ExampleStats() {
 	// lent 1.0 MiB (peak 3.0 MiB), cached 0 B, in flight 0 B, registered 3.0 MiB (cuda), 3 cold, 197 warm, 0 forgotten, 0 waits, 0 trims
 	// {"current":1048576,"peak":3145728,"total":209715200} <nil>
 	// level=INFO msg="epoch done" lent.current=1048576 lent.peak=3145728 lent.total=209715200
-}
-
-func ExampleWithLeakTracking() {
-	engine, err := pintensor.NewEngine(pintensor.WithLeakTracking())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer engine.Close()
-
-	batch, err := engine.New(tensor.Float32, 64, 784)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, leak := range engine.Leaks() {
-		line := leak.Callers[0] // printing all of leak shows who called that
-		fmt.Println(leak.Bytes, "bytes,", leak.Shape, "by", path.Base(line.Function))
-	}
-	if err := engine.Release(batch); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(len(engine.Leaks()))
-	// Output:
-	// 200704 bytes, (64, 784) by pintensor_test.ExampleWithLeakTracking
-	// 0
 }
 
 func ExampleEngine_Trim() {

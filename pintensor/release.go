@@ -21,16 +21,8 @@ func (e *Engine) Release(t *tensor.Dense) error {
 	if t == nil {
 		return errors.New("pintensor: Release: t is nil, want a *tensor.Dense")
 	}
-	b := blocks.holding(t.Raw)
-	if b == nil && wasGivenUp(t) {
-		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrReleased)
-	}
-	if b == nil || b.eng != e || b.foreign {
-		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), ErrNotPinned)
-	}
-	b.mu.Lock()
-	if err := b.mayRelease(t); err != nil {
-		b.mu.Unlock()
+	b, err := e.blockToRelease(t)
+	if err != nil {
 		return fmt.Errorf("pintensor: Release: t of shape %v: %w", t.Shape(), err)
 	}
 	markReleased(t)
@@ -58,4 +50,38 @@ func (b *block) mayRelease(t *tensor.Dense) error {
 		return ErrNotOwner
 	}
 	return nil
+}
+
+// AllowDrop says that t, which New or Pin returned, may be dropped without Release: Stats.Forgotten, Forgotten and
+// package pintest then don't count it. It serves code that hands t on to callers who need not know whose memory
+// it is, as asynccopy.ToHost does. Release is still the faster way to give the memory back. The errors are those of
+// Release.
+func (e *Engine) AllowDrop(t *tensor.Dense) error {
+	if t == nil {
+		return errors.New("pintensor: AllowDrop: t is nil, want a *tensor.Dense")
+	}
+	b, err := e.blockToRelease(t)
+	if err == nil {
+		b.marks |= droppable
+		b.mu.Unlock()
+		return nil
+	}
+	return fmt.Errorf("pintensor: AllowDrop: t of shape %v: %w", t.Shape(), err)
+}
+
+// blockToRelease returns the block that t may release, with its lock held, or why it may release none.
+func (e *Engine) blockToRelease(t *tensor.Dense) (*block, error) {
+	b := blocks.holding(t.Raw)
+	if b == nil && wasGivenUp(t) {
+		return nil, ErrReleased
+	}
+	if b == nil || b.eng != e || b.foreign {
+		return nil, ErrNotPinned
+	}
+	b.mu.Lock()
+	if err := b.mayRelease(t); err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	return b, nil
 }

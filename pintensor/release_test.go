@@ -278,3 +278,40 @@ func TestABlockIsReclaimedAgainAndAgain(t *testing.T) {
 		t.Fatalf("%d blocks were made, want 1", s.Cold)
 	}
 }
+
+func TestAllowDrop(t *testing.T) {
+	e := newRig(t, WithLeakTracking())
+	func() {
+		d := must[*tensor.Dense](t)(e.New(tensor.Float32, 6, 4))
+		view := slice(t, d, tensor.S(1, 3))
+		for name, c := range map[string]struct {
+			t    *tensor.Dense
+			want error
+		}{
+			"a view": {view, ErrNotOwner}, "ordinary memory": {tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(4)), ErrNotPinned},
+		} {
+			if err := e.AllowDrop(c.t); !errors.Is(err, c.want) || !strings.HasPrefix(err.Error(), "pintensor: AllowDrop: t of shape (") {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		}
+		if err := e.AllowDrop(d); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	gcUntil(t, "it is reclaimed", func() bool { return e.Stats().Reclaimed == 1 })
+	if s := e.Stats(); s.Forgotten != 0 || len(e.Forgotten()) != 0 || len(e.Leaks()) != 0 {
+		t.Errorf("%d are forgotten: %v; leaks %v", s.Forgotten, e.Forgotten(), e.Leaks())
+	}
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 6, 4))
+	if err := errors.Join(e.AllowDrop(d), e.Release(d)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.AllowDrop(d); !errors.Is(err, ErrReleased) {
+		t.Errorf("after Release: %v, want ErrReleased", err)
+	}
+	func() { must[*tensor.Dense](t)(e.New(tensor.Float32, 6, 4)) }() // the same block, of another owner
+	gcUntil(t, "it is reclaimed", func() bool { return e.Stats().Reclaimed == 2 })
+	if got := e.Stats().Forgotten; got != 1 {
+		t.Errorf("%d are forgotten, want the one that nobody allowed to be dropped", got)
+	}
+}

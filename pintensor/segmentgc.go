@@ -56,7 +56,7 @@ func (s *segment) endLeases() (dropped []droppedBlock) {
 			b.loseHolds()
 			was := droppedBlock{b, b.state == lent}
 			if was.lent {
-				forgotten := b.owner != 0 // memory of Alloc has nobody who releases it
+				forgotten := b.owner != 0 && !b.is(droppable) // memory of Alloc has nobody who releases it
 				if forgotten {
 					b.eng.n.forgotten.Add(1) // before it counts as not lent: who looks in between misses none
 				}

@@ -34,8 +34,9 @@ var grace = 2 * time.Second
 //     released; or such a hold was dropped since now.
 //
 // If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
-// results of arithmetic, with tensor.WithEngine(e), has nobody to release it: the garbage collector is run
-// until that is back, for at most 2 seconds, so it must only not be referred to any more. Nothing is checked
+// results of arithmetic, with tensor.WithEngine(e), has nobody to release it, and what AllowDrop was called for need
+// not be released: the garbage collector is run until that is back, for at most 2 seconds, so it must only not be
+// referred to any more. Nothing is checked
 // if t has failed by then: a failed test may well leave things behind, and its own message matters more.
 //
 // Check does not close e; closing it before the end of the test changes nothing.
@@ -78,10 +79,10 @@ func Check(t testing.TB, e *pintensor.Engine) {
 func settle(e *pintensor.Engine) pintensor.Stats {
 	for deadline := time.Now().Add(grace); ; time.Sleep(time.Millisecond) {
 		s := e.Stats() // asks the copies whether they are done
-		if s.InFlight.Current == 0 && s.Allocated == 0 && e.OpenHolds() == 0 || time.Now().After(deadline) {
+		if s.InFlight.Current == 0 && s.Lent.Current == 0 && e.OpenHolds() == 0 || time.Now().After(deadline) {
 			return s
 		}
-		if s.Allocated > 0 {
+		if s.Lent.Current > 0 {
 			runtime.GC()
 		}
 	}
