@@ -24,6 +24,10 @@ type Batch struct {
 	// Indices are the samples in the data set, in the order of the rows. It must not be changed.
 	Indices []int
 
+	// Meta is what [Row.SetMeta] has attached to each sample, in the order of Indices, nil where nothing; nil if
+	// nothing was to any of them. It is the caller's, and stays.
+	Meta []any
+
 	// Skipped are the errors of samples that SkipErrors left out.
 	Skipped []*SampleError
 

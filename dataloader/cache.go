@@ -18,6 +18,8 @@ type Cached struct {
 	chunks   []atomic.Pointer[[]byte]
 	next     atomic.Int64 // place that is free
 	growing  sync.Mutex   // making chunks
+	meta     sync.Map     // attached to samples in memory, by sample
+	anyMeta  atomic.Bool  // something is in it
 
 	stored, hits, misses atomic.Int64
 }
@@ -28,14 +30,14 @@ const (
 	maxPlaces  = 1<<31 - 2
 )
 
-// Cache returns ds with samples kept in memory as they are read, in at most maxBytes of it: 4 bytes for each sample of ds at
-// once, and the samples' own bytes as they come. The first samples read stay; when it is full, others are read from ds each
+// Cache returns ds with samples kept in memory as they are read, in at most maxBytes of it: 4 bytes for each sample
+// of ds at once, and the samples' own bytes as they come. The first samples read stay; when it is full, others are read from ds each
 // time. Training reads every sample once an epoch, and then nothing is better: to make room for a new sample by
 // forgetting an old one, as LRU does, would forget each before it is needed again.
 //
-// What is random in a sample of ds is remembered too: augmentation belongs after the cache, in [Map]. Errors
-// are not remembered. Two workers that want a sample at the same time may both read it. The memory is ordinary and goes with
-// the set. maxBytes too small for one sample is an error.
+// What is random in a sample of ds is remembered too: augmentation belongs after the cache, in [Map]. So is what
+// [Row.SetMeta] attaches, beside maxBytes. Errors are not. Two workers that want a sample at the same time may both
+// read it. The memory is ordinary and goes with the set. maxBytes too small for one sample is an error.
 func Cache(ds Dataset, maxBytes int64) (*Cached, error) {
 	p, err := newPart("Cache: set", ds)
 	if err != nil {
@@ -133,6 +135,11 @@ func (c *Cached) load(i int, row Row) bool {
 		copy(row.Bytes(f), at[:size])
 		at = at[size:]
 	}
+	if c.anyMeta.Load() {
+		if meta, ok := c.meta.Load(i); ok {
+			row.SetMeta(meta)
+		}
+	}
 	return true
 }
 
@@ -150,6 +157,10 @@ func (c *Cached) store(i int, row Row) {
 	for f, size := range c.layout.rowBytes {
 		copy(at, row.Bytes(f))
 		at = at[size:]
+	}
+	if meta := row.Meta(); meta != nil {
+		c.meta.Store(i, meta)
+		c.anyMeta.Store(true)
 	}
 	c.where[i].Store(int32(place) + 1)
 	c.stored.Add(1)

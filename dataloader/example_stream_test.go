@@ -58,3 +58,28 @@ func ExampleFromStream() {
 	// [1 10 2 20] []
 	// [3] [dataloader: epoch 0, batch 1, sample 5: strconv.ParseInt: parsing "thirty": invalid syntax]
 }
+
+// The names of files go along with their samples.
+func ExampleRow_SetMeta() {
+	names := []string{"cat.png", "dog.png", "owl.png"}
+	fields := []dataloader.Field{{Name: "x", Dtype: tensor.Float32}}
+	set := dataloader.FromFunc(len(names), fields, func(_ context.Context, i int, row dataloader.Row) error {
+		dataloader.Values[float32](row, 0)[0] = float32(len(names[i]))
+		row.SetMeta(names[i])
+		return nil
+	})
+	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for batch, err := range loader.Batches(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(batch.Indices, batch.Meta)
+	}
+	// Output:
+	// [0 1] [cat.png dog.png]
+	// [2] [owl.png]
+}

@@ -21,6 +21,7 @@ type buffer struct {
 	turn    uint64                    // changes each time the buffer is filled anew
 	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for
 	items   any                       // of a stream, []item[T] by row
+	meta    atomic.Pointer[[]any]     // attached to samples, by row; made when the first is
 
 	// origin are the rows of another buffer that this one's stand for, if it does: a set inside another
 	// writes here, and has the generators of the sample that is made of it.
@@ -149,6 +150,7 @@ func (b *buffer) zero(from, to int) {
 
 // move copies row from over row to.
 func (b *buffer) move(to, from int) {
+	b.moveMeta(to, from)
 	for i, size := range b.rowBytes {
 		copy(b.mem[i][to*size:(to+1)*size], b.mem[i][from*size:(from+1)*size])
 	}

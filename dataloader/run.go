@@ -245,6 +245,7 @@ func (r *run) batch(s *slot) *Batch {
 	b := &r.block[0]
 	r.block = r.block[1:]
 	b.Epoch, b.Index, b.Indices, b.Skipped = s.epoch, s.number, s.indices[:len(s.indices):len(s.indices)], s.skipped
+	b.Meta = s.takeMeta(len(s.indices))
 	b.n, b.run = len(s.indices), r
 	b.slot.Store(s)
 	return b

@@ -108,6 +108,7 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 		s.indices = slices.Grow(s.indices, n)[:n]
 	}
 	s.fitRands()
+	s.meta.Store(nil) // of a batch that was not delivered
 	if len(s.copies) > 0 {
 		began := time.Since(r.began)
 		err := s.settle(ctx)
@@ -277,6 +278,7 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	}
 	for k := t.lo; k < t.hi; k++ {
 		s.forgetRand(k)
+		s.forgetMeta(k)
 	}
 	if w.readEach(ctx, t) == 0 {
 		// Every sample can be read by itself: the batch is whole, but something is wrong with ReadBatch.
