@@ -60,7 +60,7 @@ func benchmarkTape(b *testing.B, n *network) {
 }
 
 func benchmarkDevice(b *testing.B, n *network) {
-	vm, err := devicevm.New(n.graph, openSoft(b), devicevm.WithSolver(G.NewVanillaSolver(G.WithLearnRate(0.01))))
+	vm, err := devicevm.New(n.graph, openDevice(b), devicevm.WithSolver(G.NewVanillaSolver(G.WithLearnRate(0.01))))
 	if err != nil {
 		b.Fatal(err)
 	}

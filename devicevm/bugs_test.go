@@ -133,7 +133,7 @@ func TestUpstreamBugs(t *testing.T) {
 		sequence(tape.graph)
 		sequence(ours.graph)
 		want := trainTape(t, tape, solver(), steps)
-		got := trainDevice(t, ours, openSoft(t), solver(), true, steps, devicevm.WithUpstreamBugs())
+		got := trainDevice(t, ours, openDevice(t), solver(), true, steps, devicevm.WithUpstreamBugs())
 		compare(t, got, want, tolerance(dt))
 	}
 }

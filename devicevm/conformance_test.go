@@ -319,7 +319,7 @@ func (n *instance) trace(t *testing.T, op operation, vm G.VM) trace {
 
 func TestOperations(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	for _, op := range operations() {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			t.Run(op.name+"/"+dt.String(), func(t *testing.T) {

@@ -86,5 +86,8 @@
 // # Platforms
 //
 // The software device, everywhere: it runs the graph on the host's cores, faster than tapeMachine, with the
-// BLAS that gorgonia.Use has set. CUDA devices are refused today with ErrUnsupported.
+// BLAS that gorgonia.Use has set.
+//
+// CUDA devices are refused today with ErrUnsupported. What will run on them, kernels of this module's own and cuBLAS
+// where it is installed, captured into graphs, passes all tests on an emulated GPU, and waits for a real one.
 package devicevm

@@ -89,7 +89,7 @@ func TestGorgoniaExamples(t *testing.T) {
 				solver := func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.05)) }
 				want := trainTape(t, newNetwork(t, m, dt, 6), solver(), steps)
 				noFallbacks(t, newNetwork(t, m, dt, 6))
-				got := trainDevice(t, newNetwork(t, m, dt, 6), openSoft(t), solver(), true, steps)
+				got := trainDevice(t, newNetwork(t, m, dt, 6), openDevice(t), solver(), true, steps)
 				compare(t, got, want, tolerance(dt))
 			})
 		}

@@ -34,7 +34,7 @@ func wantY(t *testing.T, vm *devicevm.VM, y *G.Node, want ...float64) {
 func TestLet(t *testing.T) {
 	leak.Check(t)
 	g, x, y := double()
-	dev := openSoft(t)
+	dev := openDevice(t)
 	vm, err := devicevm.New(g, dev)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func let(t *testing.T, vm *devicevm.VM, n *G.Node, v G.Value) {
 func TestLetRefuses(t *testing.T) {
 	leak.Check(t)
 	g, x, y := double()
-	dev := openSoft(t)
+	dev := openDevice(t)
 	vm, err := devicevm.New(g, dev)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestLetRefuses(t *testing.T) {
 	defer vm.Close()
 	let(t, vm, x, vector(1, 2, 3))
 
-	other := openSoft(t)
+	other := openDevice(t)
 	s, err := other.NewStream()
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestLetRefuses(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	g, x, _ := double()
 	_, stranger, _ := double()
 	n := newNetwork(t, models[0], tensor.Float64, 2)

@@ -42,16 +42,20 @@ type machine interface {
 	close() error
 }
 
-// newMachine returns a machine for the program.
+// newMachine returns a machine for the program: the software device runs no kernels of CUDA.
 func newMachine(s *asynccopy.Stream, p *plan.Program) (machine, error) {
-	if s.Device().IsCUDA() {
-		return nil, fmt.Errorf("CUDA devices: %w yet, use asynccopy.OpenSoft", ErrUnsupported)
+	gpu, err := newGPUMachine(s, p)
+	if err == nil {
+		return gpu, nil
 	}
-	m, err := newSoftMachine(s, p)
+	if s.Device().IsCUDA() || !errors.Is(err, driver.ErrNotSupported) {
+		return nil, err
+	}
+	soft, err := newSoftMachine(s, p)
 	if err != nil {
 		return nil, err // not a machine that is a nil *softMachine
 	}
-	return m, nil
+	return soft, nil
 }
 
 // softMachine runs programs as a kernel of the software device: in the stream's order, in the device's memory.
@@ -112,25 +116,31 @@ func (m *softMachine) do(at *places, up []upload, run *plan.Run, down []download
 	return m.err
 }
 
-// settle returns when no launch is under way. What fails here is the waiting, which says nothing of the launch:
-// unless the device is lost, it goes on, and uses the host's memory. So waiting is tried again, at the latest by
-// the next call.
+// settle returns when no launch is under way.
 func (m *softMachine) settle() error {
 	if !m.pending {
 		return nil
 	}
-	err := m.stream.Synchronize(context.Background())
-	over := err == nil || lost(err)
-	if !over {
-		again := m.stream.Synchronize(context.Background())
-		over = again == nil || lost(again)
-		err = errors.Join(err, again)
-	}
+	over, err := settle(m.stream)
 	if over {
 		m.pending = false
 		m.at, m.up, m.run, m.down = nil, nil, nil, nil // they may be large
 	}
 	return err
+}
+
+// settle waits for the work on a stream, and returns whether it is over. What fails here is the waiting, which says
+// nothing of the work: unless the device is lost, that goes on, and uses the host's memory. So waiting is tried again,
+// at the latest by the next call.
+func settle(s *asynccopy.Stream) (over bool, err error) {
+	err = s.Synchronize(context.Background())
+	over = err == nil || lost(err)
+	if !over {
+		again := s.Synchronize(context.Background())
+		over = again == nil || lost(again)
+		err = errors.Join(err, again)
+	}
+	return over, err
 }
 
 // lost reports whether an error means that the device runs nothing any more.

@@ -148,7 +148,7 @@ func near(a, b []float64) bool {
 
 func TestRandomGraphs(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	rapid.Check(t, func(t *rapid.T) {
 		r := &randomGraph{t: t, g: G.NewGraph()}
 		rng := rand.New(rand.NewPCG(1, 1))

@@ -32,7 +32,7 @@ var normed = model{"normed", tensor.Shape{2, 4, 4}, tensor.Shape{3}, func(b *bui
 func TestWeightsFrom(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		leak.Check(t)
-		dev := openSoft(t)
+		dev := openDevice(t)
 		solver := G.NewMomentum(G.WithLearnRate(0.05))
 		train := newNetwork(t, normed, tensor.Float64, 8)
 		var opts []devicevm.Option
@@ -103,7 +103,7 @@ func norm(g *G.ExprGraph) *G.BatchNormOp {
 
 func TestWeightsFromRefuses(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	n := newNetwork(t, models[2], tensor.Float64, 8)
 	vm, err := devicevm.New(n.graph, dev)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestWeightsFromRefuses(t *testing.T) {
 	if _, err := devicevm.New(newNetwork(t, models[2], tensor.Float64, 5).graph, dev, devicevm.WithWeightsFrom(vm)); !errors.Is(err, devicevm.ErrMismatch) {
 		t.Errorf("another shape: %v", err)
 	}
-	if _, err := devicevm.New(newNetwork(t, models[0], tensor.Float64, 5).graph, openSoft(t), devicevm.WithWeightsFrom(vm)); err == nil {
+	if _, err := devicevm.New(newNetwork(t, models[0], tensor.Float64, 5).graph, openDevice(t), devicevm.WithWeightsFrom(vm)); err == nil {
 		t.Error("another device: no error")
 	}
 	if err := vm.Close(); err != nil {
@@ -187,7 +187,7 @@ func TestRunningStatistics(t *testing.T) {
 	tape, ours := newNetwork(t, models[2], tensor.Float64, 8), newNetwork(t, models[2], tensor.Float64, 8)
 	solver := func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.05)) }
 	trainTape(t, tape, solver(), 5)
-	trainDevice(t, ours, openSoft(t), solver(), true, 5)
+	trainDevice(t, ours, openDevice(t), solver(), true, 5)
 	wantMean, wantVariance := norm(tape.graph).Stats()
 	mean, variance := norm(ours.graph).Stats()
 	compare(t, trace{floats(t, mean.(G.Value)), floats(t, variance.(G.Value))}, trace{floats(t, wantMean.(G.Value)), floats(t, wantVariance.(G.Value))}, 1e-9)
@@ -198,7 +198,7 @@ func TestDeterministic(t *testing.T) {
 	leak.Check(t)
 	var traces []trace
 	for range 2 {
-		tr := trainDevice(t, newNetwork(t, normed, tensor.Float32, 8), openSoft(t), G.NewAdamSolver(), true, 5, devicevm.WithSeed(3))
+		tr := trainDevice(t, newNetwork(t, normed, tensor.Float32, 8), openDevice(t), G.NewAdamSolver(), true, 5, devicevm.WithSeed(3))
 		traces = append(traces, tr)
 	}
 	for i := range traces[0] {
@@ -211,7 +211,7 @@ func TestDeterministic(t *testing.T) {
 // A loader's batch is used where it is.
 func TestBatchOnDevice(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	n := newNetwork(t, models[0], tensor.Float32, 8)
 	want := trainDevice(t, newNetwork(t, models[0], tensor.Float32, 8), dev, G.NewVanillaSolver(), true, 3)
 	vm, err := devicevm.New(n.graph, dev, devicevm.WithSolver(G.NewVanillaSolver()))
@@ -281,7 +281,7 @@ func TestTrainedWeightIsReplaced(t *testing.T) {
 // Each batch normalisation has its own statistics.
 func TestTwoNormsAreShared(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	build := func(batch int) (g *G.ExprGraph, x, y *G.Node) {
 		g = G.NewGraph()
 		x = G.NewTensor(g, tensor.Float64, 4, G.WithShape(batch, 1, 1, 2), G.WithName("x"))

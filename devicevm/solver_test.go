@@ -54,7 +54,7 @@ func TestSolvers(t *testing.T) {
 				t.Run(c.name+"/"+m.name+"/"+dt.String(), func(t *testing.T) {
 					leak.Check(t)
 					want := trainTape(t, newNetwork(t, m, dt, 8), c.make(), steps)
-					got := trainDevice(t, newNetwork(t, m, dt, 8), openSoft(t), c.make(), true, steps)
+					got := trainDevice(t, newNetwork(t, m, dt, 8), openDevice(t), c.make(), true, steps)
 					compare(t, got, want, tolerance(dt))
 				})
 			}
@@ -67,7 +67,7 @@ func TestMomentumRegularises(t *testing.T) {
 	leak.Check(t)
 	solver := func() G.Solver { return G.NewMomentum(G.WithLearnRate(0.05), G.WithL1Reg(0.02), G.WithL2Reg(0.3)) }
 	want := trainTape(t, newNetwork(t, mlp, tensor.Float64, 8), solver(), steps)
-	got := trainDevice(t, newNetwork(t, mlp, tensor.Float64, 8), openSoft(t), solver(), true, steps, devicevm.WithUpstreamBugs())
+	got := trainDevice(t, newNetwork(t, mlp, tensor.Float64, 8), openDevice(t), solver(), true, steps, devicevm.WithUpstreamBugs())
 	compare(t, got, want, 1e-5)
 
 	// Rightly, a weight whose gradient is 0 decays: w += m with m = momentum m - rate (l2 w + l1 sign(w)).
@@ -100,10 +100,10 @@ func TestAdamW(t *testing.T) {
 	compare(t, trace{floats(t, n.weights[0].Value())}, trace{before}, 0)
 
 	n = newNetwork(t, mlp, tensor.Float64, 8)
-	if _, err := devicevm.New(n.graph, openSoft(t), devicevm.WithSolver(solver()), devicevm.WithUpstreamBugs()); err == nil {
+	if _, err := devicevm.New(n.graph, openDevice(t), devicevm.WithSolver(solver()), devicevm.WithUpstreamBugs()); err == nil {
 		t.Error("WithUpstreamBugs takes an AdamW")
 	}
-	tr := trainDevice(t, n, openSoft(t), solver(), true, 3)
+	tr := trainDevice(t, n, openDevice(t), solver(), true, 3)
 	perStep := 1 + 2*len(n.weights)
 	w := before
 	m, v := make([]float64, len(w)), make([]float64, len(w))
@@ -141,7 +141,7 @@ func TestLearnRateChanges(t *testing.T) {
 // newVM makes a VM on a device of its own, both closed by the test.
 func newVM(t testing.TB, g *G.ExprGraph, opts ...devicevm.Option) *devicevm.VM {
 	t.Helper()
-	vm, err := devicevm.New(g, openSoft(t), opts...)
+	vm, err := devicevm.New(g, openDevice(t), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

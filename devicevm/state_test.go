@@ -46,7 +46,7 @@ func newTrainer(t *testing.T, dev *asynccopy.Device, solver G.Solver) (*devicevm
 // Training that was saved, encoded and restored goes on to the bit, dropout and running statistics included.
 func TestResume(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	for _, solver := range []func() G.Solver{
 		func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.01)) },
 		func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.1)) },
@@ -83,7 +83,7 @@ func TestResume(t *testing.T) {
 // A State can be had before the first run, and one that does not fit changes nothing.
 func TestRestoreRefuses(t *testing.T) {
 	leak.Check(t)
-	dev := openSoft(t)
+	dev := openDevice(t)
 	adam, n := newTrainer(t, dev, G.NewAdamSolver())
 	first, err := adam.State()
 	if err != nil {

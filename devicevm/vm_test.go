@@ -11,17 +11,15 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/drivertest"
 	"github.com/pintensor/pin/internal/leak"
-	"github.com/pintensor/pin/internal/soft"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 const steps = 20
 
-// openSoft returns a device that must have nothing left when the test ends. Its memory is NaN at first, and its work
-// runs as late as it may.
-func openSoft(t testing.TB) *asynccopy.Device {
-	return open(t, soft.New(soft.Config{Late: true}))
+// openDevice returns a device, of the kind that tests run on now, that must have nothing left when the test ends.
+func openDevice(t testing.TB) *asynccopy.Device {
+	return open(t, kinds[kind].driver(t))
 }
 
 // open returns a device of drv that must have nothing left when the test ends.
@@ -187,9 +185,9 @@ func TestTrainsAsTapeMachine(t *testing.T) {
 				n := newNetwork(t, m, dt, 8)
 				want := trainTape(t, newNetwork(t, m, dt, 8), solver(), steps)
 				noFallbacks(t, n)
-				got := trainDevice(t, n, openSoft(t), solver(), false, steps)
+				got := trainDevice(t, n, openDevice(t), solver(), false, steps)
 				compare(t, got, want, tolerance(dt))
-				got = trainDevice(t, newNetwork(t, m, dt, 8), openSoft(t), solver(), true, steps)
+				got = trainDevice(t, newNetwork(t, m, dt, 8), openDevice(t), solver(), true, steps)
 				compare(t, got, want, tolerance(dt))
 			})
 		}

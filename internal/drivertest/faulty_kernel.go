@@ -3,6 +3,7 @@ package drivertest
 // This file passes the calls on that have to do with kernels, graphs and times, and don't fail.
 
 import (
+	"errors"
 	"time"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -44,10 +45,15 @@ func (d *faultyDevice) BeginCapture(s driver.Stream) error {
 }
 
 func (d *faultyDevice) EndCapture(s driver.Stream) (driver.Graph, error) {
-	if err := d.faults.before("EndCapture"); err != nil {
-		return 0, err
+	failed := d.faults.before("EndCapture")
+	g, err := d.inner.EndCapture(s) // which ends the capture also where it fails
+	if failed != nil {
+		if err == nil {
+			failed = errors.Join(failed, d.inner.DestroyGraph(g))
+		}
+		return 0, failed
 	}
-	return d.inner.EndCapture(s)
+	return g, err
 }
 
 func (d *faultyDevice) LaunchGraph(g driver.Graph, s driver.Stream) error {

@@ -3,9 +3,6 @@ package cpu
 // This file runs operations that compute themselves, on copies of their operands.
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/pintensor/pin/devicevm/internal/host"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	G "gorgonia.org/gorgonia"
@@ -22,32 +19,10 @@ func (r *Runner) host(s *plan.Step, op G.Op) (func() error, error) {
 				copy(host.Bytes(operands[i]), r.mem.Bytes(v))
 			}
 		}
-		result, err := do(op, operands)
+		result, err := host.Do(op, operands)
 		if err != nil {
 			return err
 		}
 		return host.Copy(r.mem.Bytes(s.Out), result, s.Out.Dtype)
 	}, nil
-}
-
-// do is op.Do with an error in place of a panic, and without Gorgonia's long texts about where it was.
-func do(op G.Op, operands []G.Value) (result G.Value, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v of %s panicked: %v", op, shapes(operands), p)
-		}
-	}()
-	result, err = op.Do(operands...)
-	if err == nil && result == nil {
-		err = fmt.Errorf("%v gave no value", op)
-	}
-	return result, err
-}
-
-func shapes(values []G.Value) string {
-	var list []string
-	for _, v := range values {
-		list = append(list, fmt.Sprint(v.Shape()))
-	}
-	return strings.Join(list, ", ")
 }

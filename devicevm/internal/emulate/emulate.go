@@ -19,7 +19,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
 	"github.com/pintensor/pin/devicevm/internal/kernels/src"
 )
 
@@ -34,17 +33,20 @@ type Library struct {
 	mu    sync.Mutex // the emulation has global state
 }
 
-var errNoCompiler = errors.New("no C++ compiler")
+var errUnavailable = errors.New("kernels can't be run on the host")
+
+// Available reports whether kernels can be run on the host, or must be because this is CI.
+func Available() bool {
+	_, err := load()
+	return !errors.Is(err, errUnavailable) || os.Getenv("CI") != ""
+}
 
 // Load returns the library, which is compiled once for the process. Without a C++ compiler it skips the test, but
 // fails it in CI.
 func Load(t testing.TB) *Library {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("kernels are run on the host on Linux only")
-	}
 	l, err := load()
-	if err == errNoCompiler && os.Getenv("CI") == "" {
+	if errors.Is(err, errUnavailable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -68,19 +70,13 @@ var load = sync.OnceValues(func() (*Library, error) {
 		return nil, err
 	}
 	object := filepath.Join(dir, "kernels.so")
-	out, err := exec.Command(compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-x", "c++", "-DEMULATE", "-I", dir,
+	out, err := exec.Command(compiler, "-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-x", "c++", "-DEMULATE", "-I", dir,
 		"-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas", filepath.Join(dir, "emulate.cpp"), "-o", object).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", compiler, err, out)
 	}
-	handle, err := purego.Dlopen(object, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, err
-	}
 	l := &Library{names: names}
-	purego.RegisterLibFunc(&l.run, handle, "emulate")
-	purego.RegisterLibFunc(&l.size, handle, "size")
-	return l, nil
+	return l, l.open(object)
 })
 
 func findCompiler() (string, error) {
@@ -89,7 +85,7 @@ func findCompiler() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errNoCompiler
+	return "", fmt.Errorf("%w: no C++ compiler", errUnavailable)
 }
 
 // kernel finds kernels in the source.

@@ -17,8 +17,7 @@ func testDropoutDrawsPhilox(t *testing.T) {
 	for k, w := range words {
 		for above := range uint32(2) {
 			out := make([]float32, 4)
-			step := uint64(0)
-			run(t, "dropout_f32", [3]uint32{1, 1, 1}, in, out, uint32(4), uint64(0), uint32(0), &step, uint64(w)+uint64(above), float32(2))
+			run(t, "dropout_f32", [3]uint32{1, 1, 1}, in, out, uint32(4), uint32(0), &Run{}, uint64(w)+uint64(above), float32(2))
 			if want := float32(2 * above); out[k] != want {
 				t.Errorf("threshold %#x: element %d is %v, want %v", w+above, k, out[k], want)
 			}
@@ -35,7 +34,7 @@ func testDropout[T float](t *testing.T) {
 	x := random[T](rng, n)
 	draw := func(seed uint64, stream uint32, step uint64, blocks uint32) []T {
 		out := make([]T, n)
-		run(t, "dropout"+suffix[T](), [3]uint32{blocks, 1, 1}, x, out, uint32(n), seed, stream, &step, threshold, T(1/0.7))
+		run(t, "dropout"+suffix[T](), [3]uint32{blocks, 1, 1}, x, out, uint32(n), stream, &Run{step, seed}, threshold, T(1/0.7))
 		return out
 	}
 	base := draw(1, 2, 3, 4)
@@ -74,8 +73,8 @@ func testDropout[T float](t *testing.T) {
 func TestDropoutOfNothing(t *testing.T) { everywhere(t, testDropoutOfNothing) }
 
 func testDropoutOfNothing(t *testing.T) {
-	x, out, step := []float32{1, 2, 3, 4, 5}, make([]float32, 5), uint64(9)
-	run(t, "dropout_f32", [3]uint32{1, 1, 1}, x, out, uint32(5), uint64(7), uint32(1), &step, uint64(1<<32), float32(1))
+	x, out := []float32{1, 2, 3, 4, 5}, make([]float32, 5)
+	run(t, "dropout_f32", [3]uint32{1, 1, 1}, x, out, uint32(5), uint32(1), &Run{9, 7}, uint64(1<<32), float32(1))
 	if !slices.Equal(x, out) {
 		t.Errorf("%v", out)
 	}
@@ -84,9 +83,9 @@ func testDropoutOfNothing(t *testing.T) {
 func TestCount(t *testing.T) { everywhere(t, testCount) }
 
 func testCount(t *testing.T) {
-	step := uint64(math.MaxUint32)
-	run(t, "count", [3]uint32{2, 1, 1}, &step)
-	if step != 1<<32 {
-		t.Errorf("step %d, want 1<<32", step)
+	r := Run{math.MaxUint32, 7}
+	run(t, "count", [3]uint32{2, 1, 1}, &r)
+	if r != (Run{1 << 32, 7}) {
+		t.Errorf("%+v, want a count of 1<<32", r)
 	}
 }

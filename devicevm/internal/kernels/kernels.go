@@ -138,6 +138,9 @@ type Settings struct {
 	Steps          float64
 }
 
+// Run is what numbers depend on that differ from run to run.
+type Run struct{ Count, Seed uint64 }
+
 // Parameter is a tensor that a solver updates: device addresses, 0 for moments that it does not keep.
 type Parameter struct {
 	Weights, Gradient, First, Second uint64

@@ -50,7 +50,7 @@ func arguments(t testing.TB, args []any) []argument {
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *Product:
 			all[i] = memory(unsafe.Slice(a, 1))
-		case *uint64:
+		case *Run:
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *uint32:
 			all[i] = memory(unsafe.Slice(a, 1))

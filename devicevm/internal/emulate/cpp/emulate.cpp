@@ -27,5 +27,6 @@ extern "C" int size(const char *name) {
   SIZE(Product);
   SIZE(Settings);
   SIZE(Parameter);
+  SIZE(Run);
   return -1;
 }

@@ -3,6 +3,8 @@
 // GPU would hang or corrupt.
 #pragma once
 #include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 #include <utility>
@@ -25,25 +27,48 @@ inline Emulated now;
 #define BLOCK_Z (now.block[2])
 #define BLOCKS (now.blocks[0])
 
+// Fiber is a coroutine. It lives for the process and runs one thread after another: contexts of the C library are only
+// used to begin it, as they set the signal mask at each switch, which jumps do not.
 struct Fiber {
-  ucontext_t context;
+  jmp_buf here;
   u32 syncs;
   bool done;
 };
-inline std::vector<Fiber> fibers;
-inline ucontext_t scheduler;
+inline std::vector<Fiber *> fibers;
+inline jmp_buf scheduler;
+inline ucontext_t beginning, first;
 inline void (*body)(void **);
 inline void **arguments;
 
+inline void yield(Fiber &f) {
+  if (_setjmp(f.here) == 0) _longjmp(scheduler, 1);
+}
 inline void sync() {
-  Fiber &f = fibers[now.thread];
+  Fiber &f = *fibers[now.thread];
   f.syncs++;
-  swapcontext(&f.context, &scheduler);
+  yield(f);
 }
 inline void fiber_main() {
-  body(arguments);
-  fibers[now.thread].done = true;
-  swapcontext(&fibers[now.thread].context, &scheduler);
+  Fiber &f = *fibers.back();
+  if (_setjmp(f.here) == 0) swapcontext(&first, &beginning);
+  for (;;) {
+    body(arguments);
+    f.done = true;
+    yield(f);
+  }
+}
+inline void new_fiber() {
+  constexpr size_t stack = 64 << 10;
+  fibers.push_back(new Fiber);
+  getcontext(&first);
+  first.uc_stack.ss_sp = malloc(stack);
+  first.uc_stack.ss_size = stack;
+  makecontext(&first, fiber_main, 0);
+  swapcontext(&beginning, &first);
+}
+inline void resume(u32 thread) {
+  now.thread = thread;
+  if (_setjmp(scheduler) == 0) _longjmp(fibers[thread]->here, 1);
 }
 
 inline void lower(u32 *to, u32 x) { if (x < *to) *to = x; }
@@ -72,35 +97,22 @@ template <typename... A> inline void call(void (*kernel)(A...), void **args) {
 
 // run returns 0, or 1 if threads of a block did not meet at the same sync().
 inline int run(void (*kernel)(void **), const u32 *grid, u32 threads, void **args) {
-  constexpr size_t stack = 64 << 10;
-  static std::vector<char> stacks;
-  stacks.resize(stack * threads);
-  fibers.resize(threads);
+  while (fibers.size() < threads) new_fiber();
   body = kernel, arguments = args;
   now.threads = threads;
   memcpy(now.blocks, grid, sizeof now.blocks);
   for (now.block[2] = 0; now.block[2] < grid[2]; now.block[2]++)
     for (now.block[1] = 0; now.block[1] < grid[1]; now.block[1]++)
       for (now.block[0] = 0; now.block[0] < grid[0]; now.block[0]++) {
-        for (u32 t = 0; t < threads; t++) {
-          Fiber &f = fibers[t];
-          f.syncs = 0, f.done = false;
-          getcontext(&f.context);
-          f.context.uc_stack.ss_sp = &stacks[t * stack];
-          f.context.uc_stack.ss_size = stack;
-          makecontext(&f.context, fiber_main, 0);
-        }
+        for (u32 t = 0; t < threads; t++) fibers[t]->syncs = 0, fibers[t]->done = false;
         for (bool more = true; more;) {
-          more = false;
+          for (u32 t = 0; t < threads; t++) resume(t);
           for (u32 t = 0; t < threads; t++)
-            if (!fibers[t].done) {
-              now.thread = t;
-              swapcontext(&scheduler, &fibers[t].context);
+            if (fibers[t]->done != fibers[0]->done || fibers[t]->syncs != fibers[0]->syncs) {
+              fibers.clear(); // those left within the kernel are lost
+              return 1;
             }
-          for (u32 t = 0; t < threads; t++) {
-            more |= !fibers[t].done;
-            if (fibers[t].done != fibers[0].done || fibers[t].syncs != fibers[0].syncs) return 1;
-          }
+          more = !fibers[0]->done;
         }
       }
   return 0;

@@ -1,5 +1,5 @@
-// Dropout by a counter-based generator (Philox 4x32-10, Salmon et al. 2011), so that the mask of a step is a
-// function of (seed, stream, step, element) alone: the backward pass draws it again rather than keep it.
+// Dropout by a counter-based generator (Philox 4x32-10, Salmon et al. 2011), so that the mask of a run is a
+// function of (seed, stream, run, element) alone: the backward pass draws it again rather than keep it.
 #pragma once
 #include "device.cuh"
 
@@ -22,13 +22,17 @@ __device__ static inline Random philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
   return {{c0, c1, c2, c3}};
 }
 
+// Run is what numbers depend on that differ from run to run. It is on the device so that a captured step can count.
+struct Run {
+  u64 count, seed;
+};
+
 // dropout: out = in * scale where a draw, uniform in [0, 2^32), is below threshold, else 0. One draw of four words
-// serves four elements. step is on the device so that a captured step can count it. It is its own derivative:
-// the backward pass applies it to the gradient.
-template <typename T> __device__ static void dropout(const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u64 threshold, T scale) {
-  u64 at = *step;
+// serves four elements. It is its own derivative: the backward pass applies it to the gradient.
+template <typename T> __device__ static void dropout(const T *in, T *out, u32 n, u32 stream, const Run *run, u64 threshold, T scale) {
+  u64 count = run->count, seed = run->seed;
   for_each(q, (n + 3) / 4) {
-    Random r = philox(seed, q, stream, (u32)at, (u32)(at >> 32));
+    Random r = philox(seed, q, stream, (u32)count, (u32)(count >> 32));
     for (u32 j = 0; j < 4; j++) {
       u32 i = 4 * q + j;
       if (i < n) out[i] = r.word[j] < threshold ? in[i] * scale : T(0);
@@ -36,11 +40,11 @@ template <typename T> __device__ static void dropout(const T *in, T *out, u32 n,
   }
 }
 
-// count adds 1 to a step counter.
-extern "C" __global__ void count(u64 *step) {
-  if (BLOCK == 0 && THREAD == 0) *step += 1;
+// count ends a run.
+extern "C" __global__ void count(Run *run) {
+  if (BLOCK == 0 && THREAD == 0) run->count++;
 }
 
-#define params(T) (const T *in, T *out, u32 n, u64 seed, u32 stream, const u64 *step, u64 threshold, T scale)
-both(dropout, params, (in, out, n, seed, stream, step, threshold, scale))
+#define params(T) (const T *in, T *out, u32 n, u32 stream, const Run *run, u64 threshold, T scale)
+both(dropout, params, (in, out, n, stream, run, threshold, scale))
 #undef params

@@ -3,6 +3,10 @@
 #include "layout.cuh"
 #include "math.cuh"
 
+// lowest is what Gorgonia has for a window without elements.
+__device__ static inline float lowest(float) { return -0x1.fffffep127f; }
+__device__ static inline double lowest(double) { return -0x1.fffffffffffffp1023; }
+
 // max_pool: where is the maximum's place in its image plane, the first of equals; -1 where a window is empty.
 template <typename T> __device__ static void max_pool(const T *in, T *out, int *where, const Window *window) {
   const Window w = *window;
@@ -12,7 +16,7 @@ template <typename T> __device__ static void max_pool(const T *in, T *out, int *
     k /= w.out_width;
     u32 oy = k % w.out_height, plane = k / w.out_height;
     const T *image = in + (u64)plane * w.height * w.width;
-    T most = -real<T>::inf();
+    T most = lowest(T());
     int at = -1;
     for (u32 ky = 0; ky < w.kernel_height; ky++) {
       int y = (int)(oy * w.stride_height + ky) - w.pad_height;
@@ -21,8 +25,7 @@ template <typename T> __device__ static void max_pool(const T *in, T *out, int *
         int x = (int)(ox * w.stride_width + kx) - w.pad_width;
         if (x < 0 || x >= (int)w.width) continue;
         T v = image[y * (int)w.width + x];
-        if (at < 0 || v > most || v != v) { // a NaN stays
-          if (most != most) continue;
+        if (v > most || (v != v && most == most)) { // a NaN stays
           most = v;
           at = y * (int)w.width + x;
         }

@@ -1,0 +1,307 @@
+package emulate
+
+// This file has the device. Work is done when it is issued, in the calling goroutine; that is a legal order for any
+// stream. Memory is the host's, between guards that show what writes beyond it.
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/soft"
+)
+
+// Open returns a driver with one device that runs the kernels of this module's PTX. What was not released when the
+// test ends fails it, and so does memory whose guards were written to.
+func Open(t testing.TB) driver.Driver {
+	d := &device{
+		t: t, lib: Load(t), memory: map[driver.DevicePtr][]byte{}, streams: map[driver.Stream]*[]func() error{},
+		graphs: map[driver.Graph][]func() error{}, live: map[uintptr]string{}, next: 1 << 20,
+	}
+	t.Cleanup(func() {
+		for _, kind := range d.live {
+			t.Errorf("a %s is left on the emulated device", kind)
+		}
+	})
+	return d
+}
+
+const guard = 256 // bytes before and after each allocation
+
+type device struct {
+	t   testing.TB
+	lib *Library
+
+	mu      sync.Mutex
+	memory  map[driver.DevicePtr][]byte       // with guards
+	streams map[driver.Stream]*[]func() error // what is captured; nil: nothing is
+	graphs  map[driver.Graph][]func() error   // what was
+	live    map[uintptr]string                // kinds by handle
+	names   []string                          // kernels by function - 1
+	next    uintptr
+}
+
+func (d *device) Host() driver.Host                       { return soft.Host() }
+func (d *device) Devices() (int, error)                   { return 1, nil }
+func (d *device) Open(ordinal int) (driver.Device, error) { return d, nil }
+func (d *device) Name() string                            { return "emulated GPU" }
+func (d *device) Close() error                            { return nil }
+func (d *device) Within(call func() error) error          { return call() }
+func (d *device) MemInfo() (free, total int64, err error) { return 1 << 30, 1 << 30, nil }
+func (d *device) TrimPool(int64) error                    { return nil }
+
+func failure(call string, code int, format string, args ...any) error {
+	return &driver.Error{Call: call, Code: code, Name: "CUDA_ERROR", Text: fmt.Sprintf(format, args...)}
+}
+
+// create makes a handle.
+func (d *device) create(kind string) uintptr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next++
+	d.live[d.next] = kind
+	return d.next
+}
+
+func (d *device) destroy(call, kind string, handle uintptr) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.live[handle] != kind {
+		return failure(call, driver.CodeInvalidHandle, "no %s %#x", kind, handle)
+	}
+	delete(d.live, handle)
+	return nil
+}
+
+func (d *device) Alloc(n int64) (driver.DevicePtr, error) {
+	if n <= 0 {
+		return 0, failure("Alloc", driver.CodeInvalidValue, "n is %d", n)
+	}
+	b := bytes.Repeat([]byte{0xCC}, int(n)+2*guard)
+	p := driver.DevicePtr(unsafe.Pointer(&b[guard]))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memory[p] = b
+	d.live[uintptr(p)] = "block of memory"
+	return p, nil
+}
+
+func (d *device) Free(p driver.DevicePtr) error {
+	if err := d.destroy("Free", "block of memory", uintptr(p)); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.memory[p]
+	delete(d.memory, p)
+	for _, edge := range [][]byte{b[:guard], b[len(b)-guard:]} {
+		if bytes.Count(edge, []byte{0xCC}) != guard {
+			d.t.Errorf("something wrote outside of a block of %d bytes", len(b)-2*guard)
+		}
+	}
+	return nil
+}
+
+func (d *device) AllocAsync(n int64, _ driver.Stream) (driver.DevicePtr, error) { return d.Alloc(n) }
+func (d *device) FreeAsync(p driver.DevicePtr, _ driver.Stream) error           { return d.Free(p) }
+
+func (d *device) NewStream(int) (driver.Stream, error) {
+	s := driver.Stream(d.create("stream"))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams[s] = nil
+	return s, nil
+}
+
+func (d *device) DestroyStream(s driver.Stream) error {
+	return d.destroy("DestroyStream", "stream", uintptr(s))
+}
+
+func (d *device) SyncStream(s driver.Stream) error      { return d.uncaptured("SyncStream", s) }
+func (d *device) NewEvent() (driver.Event, error)       { return driver.Event(d.create("event")), nil }
+func (d *device) NewTimingEvent() (driver.Event, error) { return d.NewEvent() }
+func (d *device) DestroyEvent(e driver.Event) error {
+	return d.destroy("DestroyEvent", "event", uintptr(e))
+}
+func (d *device) Record(_ driver.Event, s driver.Stream) error { return d.uncaptured("Record", s) }
+func (d *device) Query(driver.Event) (bool, error)             { return true, nil }
+func (d *device) SyncEvent(driver.Event) error                 { return nil }
+func (d *device) WaitEvent(s driver.Stream, _ driver.Event) error {
+	return d.uncaptured("WaitEvent", s)
+}
+func (d *device) Elapsed(driver.Event, driver.Event) (time.Duration, error) {
+	return 0, nil
+}
+
+// uncaptured is an error if s is being captured.
+func (d *device) uncaptured(call string, s driver.Stream) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.streams[s] != nil {
+		return failure(call, driver.CodeCaptureUnsupported, "the stream is being captured")
+	}
+	return nil
+}
+
+// issue does work, or adds it to what is captured.
+func (d *device) issue(s driver.Stream, work func() error) error {
+	d.mu.Lock()
+	captured := d.streams[s]
+	if captured != nil {
+		*captured = append(*captured, work)
+	}
+	d.mu.Unlock()
+	if captured != nil {
+		return nil
+	}
+	return work()
+}
+
+func host(p unsafe.Pointer, n int64) []byte { return unsafe.Slice((*byte)(p), n) }
+
+// bytes returns device memory.
+func (d *device) bytes(call string, p driver.DevicePtr, n int64) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at, b := range d.memory {
+		if p >= at && int64(p-at)+n <= int64(len(b)-2*guard) {
+			return b[guard+int(p-at):][:n], nil
+		}
+	}
+	return nil, failure(call, driver.CodeIllegalAddress, "no %d bytes at %#x", n, p)
+}
+
+func (d *device) CopyHtoD(dst driver.DevicePtr, src unsafe.Pointer, n int64, s driver.Stream, _ driver.Event) error {
+	if n == 0 {
+		return nil
+	}
+	return d.issue(s, func() error {
+		to, err := d.bytes("CopyHtoD", dst, n)
+		copy(to, host(src, n))
+		return err
+	})
+}
+
+func (d *device) CopyDtoH(dst unsafe.Pointer, src driver.DevicePtr, n int64, s driver.Stream, _ driver.Event) error {
+	if n == 0 {
+		return nil
+	}
+	return d.issue(s, func() error {
+		from, err := d.bytes("CopyDtoH", src, n)
+		copy(host(dst, n), from)
+		return err
+	})
+}
+
+func (d *device) CopyDtoD(dst, src driver.DevicePtr, n int64, s driver.Stream, _ driver.Event) error {
+	if n == 0 {
+		return nil
+	}
+	return d.issue(s, func() error {
+		from, err := d.bytes("CopyDtoD", src, n)
+		if err != nil {
+			return err
+		}
+		to, err := d.bytes("CopyDtoD", dst, n)
+		copy(to, from)
+		return err
+	})
+}
+
+func (d *device) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stream, _ driver.Event) error {
+	if n == 0 {
+		return nil
+	}
+	return d.issue(s, func() error {
+		to, err := d.bytes("Memset", dst, n)
+		for i := range to {
+			to[i] = value
+		}
+		return err
+	})
+}
+
+func (d *device) Peer() driver.Peer               { return 1 }
+func (d *device) Share(driver.Peer) (bool, error) { return true, nil }
+func (d *device) CopyPeer(dst, src driver.DevicePtr, _ driver.Peer, n int64, s driver.Stream, done driver.Event) error {
+	return d.CopyDtoD(dst, src, n, s, done)
+}
+
+func (d *device) LoadModule(img driver.Image) (driver.Module, error) {
+	if !bytes.Contains(img.CUDA, []byte(".visible .entry")) {
+		return 0, failure("LoadModule", driver.CodeNotSupported, "the image has no PTX")
+	}
+	return driver.Module(d.create("module")), nil
+}
+
+func (d *device) UnloadModule(m driver.Module) error {
+	return d.destroy("UnloadModule", "module", uintptr(m))
+}
+
+func (d *device) Function(_ driver.Module, name string) (driver.Function, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.lib.names, name) {
+		return 0, failure("Function", driver.CodeNotFound, "no kernel %q", name)
+	}
+	d.names = append(d.names, name)
+	return driver.Function(len(d.names)), nil
+}
+
+func (d *device) Launch(f driver.Function, grid, block driver.Dim3, _ uint32, s driver.Stream, args []uint64) error {
+	d.mu.Lock()
+	if f == 0 || int(f) > len(d.names) {
+		d.mu.Unlock()
+		return failure("Launch", driver.CodeInvalidHandle, "no function %d", f)
+	}
+	name := d.names[f-1]
+	d.mu.Unlock()
+	grid, block = grid.Filled(), block.Filled()
+	if grid.Size() <= 0 || block.X == 0 || block.X > 1024 || block.Y != 1 || block.Z != 1 || grid.Y > 65535 || grid.Z > 65535 {
+		return failure("Launch", driver.CodeInvalidValue, "%s: grid %v, block %v", name, grid, block)
+	}
+	args = slices.Clone(args)
+	return d.issue(s, func() error {
+		return d.lib.Run(name, [3]uint32{grid.X, grid.Y, grid.Z}, block.X, args)
+	})
+}
+
+func (d *device) BeginCapture(s driver.Stream) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.streams[s] != nil {
+		return failure("BeginCapture", driver.CodeInvalidValue, "the stream is being captured")
+	}
+	d.streams[s] = new([]func() error)
+	return nil
+}
+
+func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
+	g := driver.Graph(d.create("graph"))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.graphs[g] = *d.streams[s]
+	d.streams[s] = nil
+	return g, nil
+}
+
+func (d *device) LaunchGraph(g driver.Graph, s driver.Stream) error {
+	d.mu.Lock()
+	work := d.graphs[g]
+	d.mu.Unlock()
+	for _, w := range work {
+		if err := d.issue(s, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *device) DestroyGraph(g driver.Graph) error {
+	return d.destroy("DestroyGraph", "graph", uintptr(g))
+}

@@ -1,0 +1,342 @@
+// Package gpu runs programs on a CUDA device: as launches of the kernels of package kernels, and of cuBLAS where
+// there is one, captured into graphs.
+//
+// A [Machine] loads the kernels once. Compile turns a program, whose values lie at given addresses, into [Code]: a
+// list of issues to a stream and a table of what kernels read beside tensors (which operands an expression has,
+// strides, the geometry of windows). The first run of Code captures what it issues; later ones
+// launch the graph. Operations that only the host can compute cut a program into several graphs.
+//
+// # Determinism
+//
+// No kernel adds atomically, and how sums are divided depends on shapes alone: two runs give the same bits, on
+// devices of one kind.
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm/internal/cublas"
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/kernels"
+	"github.com/pintensor/pin/devicevm/internal/plan"
+	"github.com/pintensor/pin/internal/driver"
+	"gorgonia.org/tensor"
+)
+
+// Memory is where the values of a program lie on the device.
+type Memory struct {
+	Arena                  driver.DevicePtr
+	Inputs, Consts, States []driver.DevicePtr
+}
+
+// Equal reports whether all values lie at the same addresses.
+func (m *Memory) Equal(o Memory) bool {
+	return m.Arena == o.Arena && slices.Equal(m.Inputs, o.Inputs) && slices.Equal(m.Consts, o.Consts) && slices.Equal(m.States, o.States)
+}
+
+// At returns the address of v.
+func (m *Memory) At(v plan.Value) driver.DevicePtr {
+	var base driver.DevicePtr
+	switch v.Space {
+	case plan.Arena:
+		base = m.Arena
+	case plan.Input:
+		base = m.Inputs[v.Index]
+	case plan.Const:
+		base = m.Consts[v.Index]
+	case plan.State:
+		base = m.States[v.Index]
+	}
+	return base + driver.DevicePtr(v.Off)
+}
+
+// issue issues some work of code to a stream. It may be called many times.
+type issue func(m *Machine, c *Code, s driver.Stream) error
+
+// segment is what is issued in one go: all before an operation of the host's, or a look at what was found.
+type segment struct {
+	issues []issue
+	graph  driver.Graph // of them, when they were captured
+	after  func(m *Machine, c *Code) error
+}
+
+// Places in a machine's memory for what differs from run to run.
+const (
+	runAt      = 0  // kernels.Run
+	settingsAt = 64 // kernels.Settings
+	liveBytes  = 256
+)
+
+// Code is a program as a device runs it.
+type Code struct {
+	prog     *plan.Program
+	names    map[string]driver.Function // kernels that it launches
+	mem      Memory
+	segments []segment
+	table    []byte
+	found    int   // places for what a watch finds, 4 bytes each, at the table's start
+	scratch  int64 // bytes
+
+	solves bool // it has a solver's step
+
+	// On the device: the table, and memory for kernels to work in.
+	tensors              [2]*asynccopy.Tensor
+	tableMem, scratchMem driver.DevicePtr
+}
+
+// builder makes Code.
+type builder struct {
+	*Code
+	blas  bool
+	watch [2]bool // for NaN, for Inf
+	step  *plan.Step
+}
+
+// errTooLarge is for tensors that kernels' 32-bit indices can't address.
+var errTooLarge = fmt.Errorf("a tensor has more than %d elements", kernels.MaxElements)
+
+// compile makes code of a program whose values lie in mem. With blas products are cuBLAS's.
+func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, error) {
+	b := &builder{Code: &Code{prog: p, mem: mem, segments: make([]segment, 1)}, blas: blas, watch: [2]bool{nan, inf}}
+	if nan || inf {
+		b.found = 2 * len(p.Steps)
+	}
+	b.table = make([]byte, 16+4*b.found) // never empty
+	b.names = map[string]driver.Function{}
+	if b.found > 0 {
+		b.clear(tableRef(0), 0xFF, int64(4*b.found))
+	}
+	for i := 0; i < len(p.Steps); i++ {
+		b.step = &p.Steps[i]
+		if u, ok := b.step.Op.(plan.Update); ok {
+			n := b.updates(u, p.Steps[i:])
+			for range n {
+				b.look(i)
+				i++
+			}
+			i--
+			continue
+		}
+		if err := b.compile(b.step); err != nil {
+			return nil, &plan.StepError{Node: b.step.Node, Err: err}
+		}
+		b.look(i)
+	}
+	if p.Layers > 0 {
+		b.launchNamed("count", blocks(1), liveRef(runAt))
+	}
+	if b.found > 0 {
+		b.stop((*Machine).report)
+	}
+	return b.Code, nil
+}
+
+// compile adds the issues of a step.
+func (b *builder) compile(s *plan.Step) error {
+	if op, ok := s.Op.(plan.Host); ok {
+		b.host(s, op)
+		return nil
+	}
+	if s.Out.Dtype != tensor.Float32 && s.Out.Dtype != tensor.Float64 {
+		return fmt.Errorf("%T in %v is not supported", s.Op, s.Out.Dtype)
+	}
+	for _, v := range append(s.In[:len(s.In):len(s.In)], s.Out) {
+		if v.N > kernels.MaxElements {
+			return errTooLarge
+		}
+	}
+	if s.Out.N == 0 {
+		return nil
+	}
+	switch op := s.Op.(type) {
+	case *plan.Elementwise:
+		return b.elementwise(s, op)
+	case graph.MatMul:
+		b.matMul(s, op)
+	case graph.MatVec:
+		b.matVec(s, op)
+	case graph.Dot:
+		b.product(product{m: 1, n: 1, k: s.In[0].N, rowA: s.In[0].N, rowB: 1}, s.In[0], s.In[1], s.Out)
+	case graph.Outer:
+		b.product(product{m: s.In[0].N, n: s.In[1].N, k: 1, rowA: 1, rowB: s.In[1].N}, s.In[0], s.In[1], s.Out)
+	case graph.Sum:
+		b.reduce(s, op.Along, "sum")
+	case graph.Max:
+		b.reduce(s, op.Along, "max")
+	case graph.Repeat:
+		return b.repeat(s, op)
+	case graph.Transpose:
+		return b.transpose(s, op)
+	case graph.Slice:
+		return b.slice(s, op)
+	case graph.SliceIncr:
+		return b.sliceIncr(s, op)
+	case graph.Concat:
+		return b.concat(s, op)
+	case graph.Softmax:
+		b.softmax(s, op)
+	case graph.SoftmaxDiff:
+		b.softmaxDiff(s, op)
+	case graph.Im2Col:
+		b.im2col(s, op.Window)
+	case graph.Col2Im:
+		b.col2im(s, op)
+	case graph.MaxPool:
+		b.maxPool(s, op.Pool)
+	case graph.MaxPoolDiff:
+		b.maxPoolDiff(s, op.Pool)
+	case graph.Dropout:
+		b.dropout(s, 0, op.P)
+	case graph.DropoutDiff:
+		b.dropout(s, 2, op.P)
+	case graph.BatchNorm:
+		b.batchNorm(s, op)
+	case graph.BatchNormDiff:
+		b.batchNormDiff(s)
+	case graph.Reshape, graph.Identity:
+		b.copy(s.Out, s.In[0])
+	default:
+		return fmt.Errorf("%T is not supported", s.Op)
+	}
+	return nil
+}
+
+// look adds a search for NaN and infinities in a step's result.
+func (b *builder) look(i int) {
+	v := b.prog.Steps[i].Out
+	if v.N == 0 || v.Dtype != tensor.Float32 && v.Dtype != tensor.Float64 {
+		return
+	}
+	for kind, on := range b.watch {
+		if on {
+			b.launch("not_finite", v.Dtype, elements(v.N), ref(b.mem.At(v)), number(v.N), tableRef(4*(2*i+kind)), number(1-kind), number(kind))
+		}
+	}
+}
+
+// stop begins a new segment, after what after does.
+func (b *builder) stop(after func(m *Machine, c *Code) error) {
+	b.segments[len(b.segments)-1].after = after
+	b.segments = append(b.segments, segment{})
+}
+
+func (b *builder) add(i issue) {
+	last := &b.segments[len(b.segments)-1]
+	last.issues = append(last.issues, i)
+}
+
+// argument is one of a launch: a number, or a place in the table, in scratch memory, or in the machine's.
+type argument struct {
+	bits uint64
+	base space
+}
+
+type space uint8
+
+const (
+	absolute space = iota
+	inTable
+	inScratch
+	inLive
+)
+
+func (c *Code) resolve(m *Machine, a argument) uint64 {
+	switch a.base {
+	case inLive:
+		return uint64(m.live.DevicePtr()) + a.bits
+	case inTable:
+		return uint64(c.tableMem) + a.bits
+	case inScratch:
+		return uint64(c.scratchMem) + a.bits
+	}
+	return a.bits
+}
+
+func number(n int) argument           { return argument{bits: uint64(n)} }
+func ref(p driver.DevicePtr) argument { return argument{bits: uint64(p)} }
+func tableRef(off int) argument       { return argument{uint64(off), inTable} }
+func liveRef(off int) argument        { return argument{uint64(off), inLive} }
+func scratchRef(off int64) argument   { return argument{uint64(off), inScratch} }
+func float(dt tensor.Dtype, x float64) argument {
+	if dt == tensor.Float32 {
+		return argument{bits: uint64(math.Float32bits(float32(x)))}
+	}
+	return argument{bits: math.Float64bits(x)}
+}
+
+// put appends the bytes of a value, or of a slice's values, to the table.
+func put[T any](b *builder, values ...T) argument {
+	for len(b.table)%16 != 0 {
+		b.table = append(b.table, 0)
+	}
+	off := len(b.table)
+	size := int(unsafe.Sizeof(*new(T)))
+	b.table = append(b.table, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), size*len(values))...)
+	return tableRef(off)
+}
+
+// reserve returns scratch memory for n bytes at an offset. It is the current step's until the step ends.
+func (b *builder) reserve(off, n int64) (argument, int64) {
+	off = (off + 255) &^ 255
+	b.scratch = max(b.scratch, off+n)
+	return scratchRef(off), off + n
+}
+
+// typed returns the name of the kernel for a dtype.
+func typed(name string, dt tensor.Dtype) string {
+	if dt == tensor.Float32 {
+		return name + "_f32"
+	}
+	return name + "_f64"
+}
+
+// elements is a grid for n elements, of which a thread does up to four.
+func elements(n int) driver.Dim3 {
+	const most = 132 * 8 // enough for the largest devices
+	return blocks(min((n+4*kernels.Threads-1)/(4*kernels.Threads), most))
+}
+
+func blocks(n int) driver.Dim3 { return driver.Dim3{X: uint32(max(n, 1)), Y: 1, Z: 1} }
+
+// launch adds the launch of a kernel for a dtype.
+func (b *builder) launch(name string, dt tensor.Dtype, grid driver.Dim3, args ...argument) {
+	b.launchNamed(typed(name, dt), grid, args...)
+}
+
+func (b *builder) launchNamed(name string, grid driver.Dim3, args ...argument) {
+	values := make([]uint64, len(args))
+	b.names[name] = 0
+	b.add(func(m *Machine, c *Code, s driver.Stream) error {
+		for i, a := range args {
+			values[i] = c.resolve(m, a)
+		}
+		return m.dev.Launch(c.names[name], grid, driver.Dim3{X: kernels.Threads}, 0, s, values)
+	})
+}
+
+// copy adds a copy of a whole value.
+func (b *builder) copy(to, from plan.Value) {
+	dst, src, n := b.mem.At(to), b.mem.At(from), to.Bytes()
+	if dst == src || n == 0 {
+		return
+	}
+	b.add(func(m *Machine, _ *Code, s driver.Stream) error { return m.dev.CopyDtoD(dst, src, n, s, 0) })
+}
+
+// clear adds a fill of n bytes.
+func (b *builder) clear(to argument, value byte, n int64) {
+	b.add(func(m *Machine, c *Code, s driver.Stream) error {
+		return m.dev.Memset(driver.DevicePtr(c.resolve(m, to)), value, n, s, 0)
+	})
+}
+
+// multiply adds a product by cuBLAS.
+func (b *builder) multiply(p cublas.Product) {
+	b.add(func(m *Machine, _ *Code, _ driver.Stream) error {
+		return m.dev.Within(func() error { return m.blas.Multiply(p) })
+	})
+}

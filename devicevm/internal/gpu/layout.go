@@ -1,0 +1,138 @@
+package gpu
+
+// This file compiles operations that move elements: transposing, slicing, joining.
+
+import (
+	"fmt"
+
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/kernels"
+	"github.com/pintensor/pin/devicevm/internal/plan"
+	"github.com/pintensor/pin/internal/driver"
+)
+
+// strides are those of a row-major shape.
+func strides(shape []int) []int {
+	s := make([]int, len(shape))
+	size := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		s[i] = size
+		size *= shape[i]
+	}
+	return s
+}
+
+// view is a view of memory with a shape and steps.
+func view(shape, steps []int) (*kernels.View, error) {
+	v := &kernels.View{}
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		if k := v.Axes; k > 0 && int(v.Stride[k-1]) == steps[i]*n {
+			v.Shape[k-1] *= uint32(n)
+			v.Stride[k-1] = uint32(steps[i])
+			continue
+		}
+		if v.Axes == kernels.MaxAxes {
+			return nil, fmt.Errorf("a tensor of shape %v has more than %d axes", shape, kernels.MaxAxes)
+		}
+		v.Shape[v.Axes], v.Stride[v.Axes] = uint32(n), uint32(steps[i])
+		v.Axes++
+	}
+	return v, nil
+}
+
+// gather adds out[i] = in[view(i)], from the element start on.
+func (b *builder) gather(out, in plan.Value, start int, v *kernels.View) {
+	b.launch("gather", out.Dtype, elements(out.N), ref(b.element(in, start)), put(b, *v), ref(b.mem.At(out)), number(out.N))
+}
+
+// scatter adds out[view(i)] = in[i] for n elements, to the element start on.
+func (b *builder) scatter(out plan.Value, start int, v *kernels.View, in argument, n int) {
+	b.launch("scatter", out.Dtype, elements(n), in, put(b, *v), ref(b.element(out, start)), number(n))
+}
+
+// element is the address of one element.
+func (b *builder) element(v plan.Value, i int) driver.DevicePtr {
+	return b.mem.At(v) + driver.DevicePtr(i*int(v.Dtype.Size()))
+}
+
+func (b *builder) transpose(s *plan.Step, op graph.Transpose) error {
+	in := strides(s.In[0].Shape)
+	steps := make([]int, len(op.Pattern))
+	for i, p := range op.Pattern {
+		steps[i] = in[p]
+	}
+	v, err := view(s.Out.Shape, steps)
+	if err != nil {
+		return err
+	}
+	b.gather(s.Out, s.In[0], 0, v)
+	return nil
+}
+
+// part is a range of an axis: the shape and the steps of its elements in the whole, and where they start.
+func part(shape []int, along, start, end, step int) (size, steps []int, first int) {
+	length := shape[along]
+	if end < 0 || end > length {
+		start, end = min(start, length), length
+	}
+	size, steps = append([]int(nil), shape...), strides(shape)
+	size[along] = (end - start + step - 1) / step
+	first = start * steps[along]
+	steps[along] *= step
+	return size, steps, first
+}
+
+func (b *builder) slice(s *plan.Step, op graph.Slice) error {
+	size, steps, first := part(s.In[0].Shape, op.Along, op.Start, op.End, op.Step)
+	v, err := view(size, steps)
+	if err != nil {
+		return err
+	}
+	b.gather(s.Out, s.In[0], first, v)
+	return nil
+}
+
+func (b *builder) sliceIncr(s *plan.Step, op graph.SliceIncr) error {
+	size, steps, first := part(s.Out.Shape, op.Along, op.Start, op.End, op.Step)
+	v, err := view(size, steps)
+	if err != nil {
+		return err
+	}
+	b.clear(ref(b.mem.At(s.Out)), 0, s.Out.Bytes())
+	n := 1
+	for _, d := range size {
+		n *= d
+	}
+	if n == 0 {
+		return nil
+	}
+	from := ref(b.mem.At(s.In[1]))
+	if s.In[1].N == 1 && n > 1 { // one number for all of the slice
+		zero := kernels.View{Axes: 1, Shape: [kernels.MaxAxes]uint32{uint32(n)}}
+		to, _ := b.reserve(0, int64(n)*int64(s.Out.Dtype.Size()))
+		b.launch("gather", s.Out.Dtype, elements(n), from, put(b, zero), to, number(n))
+		from = to
+	}
+	b.scatter(s.Out, first, v, from, n)
+	return nil
+}
+
+func (b *builder) concat(s *plan.Step, op graph.Concat) error {
+	whole := strides(s.Out.Shape)
+	at := 0
+	for _, in := range s.In {
+		if in.N == 0 {
+			continue
+		}
+		v, err := view(in.Shape, whole)
+		if err != nil {
+			return err
+		}
+		b.scatter(s.Out, at, v, ref(b.mem.At(in)), in.N)
+		at += in.Shape[op.Axis] * whole[op.Axis]
+	}
+	return nil
+}

@@ -1,0 +1,334 @@
+package gpu
+
+// This file has machines: the kernels on a device, and how code runs.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm/internal/cublas"
+	"github.com/pintensor/pin/devicevm/internal/host"
+	"github.com/pintensor/pin/devicevm/internal/kernels"
+	"github.com/pintensor/pin/devicevm/internal/plan"
+	"github.com/pintensor/pin/internal/driver"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// workspaceBytes is what cuBLAS is given to work in: as much as NVIDIA recommends for Hopper.
+const workspaceBytes = 32 << 20
+
+// Machine runs code on one stream. Its calls come one at a time.
+type Machine struct {
+	stream *asynccopy.Stream
+	dev    driver.Device
+	module driver.Module
+
+	graphless bool // the driver can't capture
+
+	blas      *cublas.Handle // nil without cuBLAS
+	workspace *asynccopy.Tensor
+
+	// live is what differs from run to run, on the device; run and settings are what it has.
+	live     *asynccopy.Tensor
+	run      kernels.Run
+	settings kernels.Settings
+	unsure   bool // a run failed: how far it got isn't known
+}
+
+// Open loads the kernels for the device of a stream. The error is driver.ErrNotSupported for a device that runs none.
+func Open(s *asynccopy.Stream) (*Machine, error) {
+	m := &Machine{stream: s, dev: s.Device().Driver()}
+	var err error
+	if m.module, err = m.dev.LoadModule(driver.Image{CUDA: []byte(kernels.PTX)}); err != nil {
+		return nil, fmt.Errorf("loading the kernels: %w", err)
+	}
+	if m.live, err = m.stream.Empty(tensor.Byte, liveBytes); err == nil {
+		err = m.issue("devicevm: settings", func(s driver.Stream) error {
+			return m.dev.Memset(driver.DevicePtr(m.live.DevicePtr()), 0, liveBytes, s, 0)
+		})
+	}
+	if err == nil {
+		err = m.openBLAS()
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// openBLAS gets a handle of cuBLAS, if there is one: without, products are the kernels'.
+func (m *Machine) openBLAS() error {
+	lib, err := cublas.Load()
+	if err != nil {
+		return nil
+	}
+	if m.workspace, err = m.stream.Empty(tensor.Byte, workspaceBytes); err != nil {
+		return fmt.Errorf("%d bytes for cuBLAS to work in: %w", workspaceBytes, err)
+	}
+	return m.dev.Within(func() (err error) {
+		m.blas, err = lib.New(driver.Stream(m.stream.Handle()), driver.DevicePtr(m.workspace.DevicePtr()), workspaceBytes)
+		return err
+	})
+}
+
+// BLAS reports whether products are cuBLAS's.
+func (m *Machine) BLAS() bool { return m.blas != nil }
+
+// Close releases the kernels. The work of the machine's code must have completed, and the code be freed.
+func (m *Machine) Close() error {
+	var errs []error
+	if m.blas != nil {
+		errs = append(errs, m.dev.Within(m.blas.Close))
+	}
+	for _, t := range []*asynccopy.Tensor{m.workspace, m.live} {
+		if t != nil {
+			errs = append(errs, t.Release())
+		}
+	}
+	errs = append(errs, m.dev.UnloadModule(m.module))
+	return errors.Join(errs...)
+}
+
+// Compile makes code of a program whose values lie in mem. With nan or inf its runs end, with plan.ErrNaN or
+// plan.ErrInf, at the first step whose result has one, before the solver.
+func (m *Machine) Compile(p *plan.Program, mem Memory, nan, inf bool) (*Code, error) {
+	c, err := compile(p, mem, m.blas != nil, nan, inf)
+	if err != nil {
+		return nil, err
+	}
+	for name := range c.names {
+		if c.names[name], err = m.dev.Function(m.module, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.place(c); err != nil {
+		return nil, errors.Join(err, m.Free(c))
+	}
+	return c, nil
+}
+
+// place gets the code its memory on the device.
+func (m *Machine) place(c *Code) error {
+	var err error
+	if c.tensors[0], err = m.stream.Empty(tensor.Byte, len(c.table)); err != nil {
+		return fmt.Errorf("%d bytes for the kernels' arguments: %w", len(c.table), err)
+	}
+	c.tableMem = driver.DevicePtr(c.tensors[0].DevicePtr())
+	if c.scratch > 0 {
+		if c.tensors[1], err = m.stream.Empty(tensor.Byte, int(c.scratch)); err != nil {
+			return fmt.Errorf("%d bytes for the kernels to work in: %w", c.scratch, err)
+		}
+		c.scratchMem = driver.DevicePtr(c.tensors[1].DevicePtr())
+	}
+	err = m.issue("devicevm: upload", func(s driver.Stream) error {
+		return m.dev.CopyHtoD(c.tableMem, unsafe.Pointer(&c.table[0]), int64(len(c.table)), s, 0)
+	})
+	if err != nil {
+		return err
+	}
+	return m.Synchronize()
+}
+
+// Free releases the code's graphs and memory, once its work has completed.
+func (m *Machine) Free(c *Code) error {
+	var errs []error
+	for i := range c.segments {
+		if g := c.segments[i].graph; g != 0 {
+			errs = append(errs, m.dev.DestroyGraph(g))
+			c.segments[i].graph = 0
+		}
+	}
+	for i, t := range c.tensors {
+		if t != nil {
+			errs = append(errs, t.Release())
+			c.tensors[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Synchronize waits for the work that was issued.
+func (m *Machine) Synchronize() error { return m.stream.Synchronize(context.Background()) }
+
+func (m *Machine) issue(name string, call func(s driver.Stream) error) error {
+	return m.stream.Issue(name, func(_ driver.Device, s driver.Stream) error { return call(s) })
+}
+
+// Run issues a run of the code. It waits only for operations of the host's, and where it looks for what is not finite.
+func (m *Machine) Run(c *Code, run plan.Run) error {
+	if err := m.tell(c, run); err != nil {
+		return err
+	}
+	m.unsure = true
+	for i := range c.segments {
+		seg := &c.segments[i]
+		if len(seg.issues) > 0 {
+			if err := m.issue("devicevm: step", func(s driver.Stream) error { return m.launch(c, seg, s) }); err != nil {
+				return err
+			}
+		}
+		if seg.after != nil {
+			if err := seg.after(m, c); err != nil {
+				return err
+			}
+		}
+	}
+	m.unsure = false
+	if c.prog.Layers > 0 {
+		m.run.Count++
+	}
+	if c.solves {
+		ticked(&m.settings)
+	}
+	return nil
+}
+
+// launch issues a segment, as a graph. A device that has none gets the issues one by one.
+func (m *Machine) launch(c *Code, seg *segment, s driver.Stream) error {
+	if seg.graph == 0 && !m.graphless {
+		if err := m.capture(c, seg, s); err != nil {
+			return err
+		}
+	}
+	if seg.graph != 0 {
+		return m.dev.LaunchGraph(seg.graph, s)
+	}
+	return m.issueAll(c, seg, s)
+}
+
+func (m *Machine) issueAll(c *Code, seg *segment, s driver.Stream) error {
+	for _, call := range seg.issues {
+		if err := call(m, c, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// capture makes a graph of a segment.
+func (m *Machine) capture(c *Code, seg *segment, s driver.Stream) error {
+	if err := m.dev.BeginCapture(s); err != nil {
+		if errors.Is(err, driver.ErrNotSupported) {
+			m.graphless = true
+			return nil
+		}
+		return err
+	}
+	failed := m.issueAll(c, seg, s)
+	g, err := m.dev.EndCapture(s)
+	if failed != nil {
+		if err == nil {
+			err = m.dev.DestroyGraph(g)
+		}
+		return errors.Join(failed, err)
+	}
+	seg.graph = g
+	return err
+}
+
+// tell copies what differs from what the device has.
+func (m *Machine) tell(c *Code, run plan.Run) error {
+	numbers, settings := m.run, m.settings
+	if c.prog.Layers > 0 {
+		numbers = kernels.Run{Count: run.Count, Seed: run.Seed}
+	}
+	if c.solves {
+		settings = settingsOf(run)
+		settings.Power1, settings.Power2 = m.settings.Power1, m.settings.Power2
+		if settings.Steps != m.settings.Steps || settings.Beta1 != m.settings.Beta1 || settings.Beta2 != m.settings.Beta2 {
+			powers(&settings)
+		}
+	}
+	if numbers == m.run && settings == m.settings && !m.unsure {
+		return nil
+	}
+	live := driver.DevicePtr(m.live.DevicePtr())
+	m.run, m.settings, m.unsure = numbers, settings, true
+	// Small copies from ordinary memory have been taken when the call returns.
+	err := m.issue("devicevm: settings", func(s driver.Stream) error {
+		if err := m.dev.CopyHtoD(live+runAt, unsafe.Pointer(&m.run), int64(unsafe.Sizeof(m.run)), s, 0); err != nil {
+			return err
+		}
+		return m.dev.CopyHtoD(live+settingsAt, unsafe.Pointer(&m.settings), int64(unsafe.Sizeof(m.settings)), s, 0)
+	})
+	m.unsure = err != nil
+	return err
+}
+
+// report looks at what was found that is not finite.
+func (m *Machine) report(c *Code) error {
+	found := make([]uint32, c.found)
+	err := m.issue("devicevm: watch", func(s driver.Stream) error {
+		return m.dev.CopyDtoH(unsafe.Pointer(&found[0]), c.tableMem, int64(4*len(found)), s, 0)
+	})
+	if err == nil {
+		err = m.Synchronize()
+	}
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(found, func(at uint32) bool { return at != math.MaxUint32 })
+	if i < 0 {
+		return nil
+	}
+	s := &c.prog.Steps[i/2]
+	kind, at := plan.ErrNaN, found[i]
+	if other := found[i|1]; i&1 == 1 || other < at {
+		kind, at = plan.ErrInf, other
+	}
+	return &plan.StepError{Node: s.Node, Err: fmt.Errorf("%w at element %d of %d", kind, at, s.Out.N)}
+}
+
+// host adds an operation that only computes itself.
+func (b *builder) host(s *plan.Step, op plan.Host) {
+	b.stop(func(m *Machine, c *Code) error {
+		if err := m.compute(c, s, op); err != nil {
+			return &plan.StepError{Node: s.Node, Err: err}
+		}
+		return nil
+	})
+}
+
+// compute runs an operation on the host, on copies of its operands.
+func (m *Machine) compute(c *Code, s *plan.Step, op plan.Host) error {
+	operands := make([]G.Value, len(s.In))
+	err := m.issue("devicevm: operands", func(stream driver.Stream) error {
+		for i, v := range s.In {
+			operands[i] = host.New(v.Dtype, v.Shape)
+			if v.N == 0 {
+				continue
+			}
+			if err := m.dev.CopyDtoH(unsafe.Pointer(&host.Bytes(operands[i])[0]), c.mem.At(v), v.Bytes(), stream, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = m.Synchronize()
+	}
+	if err != nil {
+		return err
+	}
+	value, err := host.Do(op.Op, operands)
+	if err != nil || s.Out.N == 0 {
+		return err
+	}
+	result := make([]byte, s.Out.Bytes())
+	if err := host.Copy(result, value, s.Out.Dtype); err != nil {
+		return err
+	}
+	err = m.issue("devicevm: result", func(stream driver.Stream) error {
+		return m.dev.CopyHtoD(c.mem.At(s.Out), unsafe.Pointer(&result[0]), int64(len(result)), stream, 0)
+	})
+	if err != nil {
+		return err
+	}
+	return m.Synchronize()
+}

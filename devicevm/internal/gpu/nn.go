@@ -1,0 +1,116 @@
+package gpu
+
+// This file compiles the layers of networks.
+
+import (
+	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/kernels"
+	"github.com/pintensor/pin/devicevm/internal/plan"
+)
+
+// lines are the runs of elements along an axis of a softmax.
+func lines(shape []int, axis int) (count, n, inner int) {
+	if axis < 0 {
+		axis = len(shape) - 1
+		if len(shape) == 2 && shape[1] == 1 && shape[0] > 1 { // Gorgonia's choice for column vectors
+			axis = 0
+		}
+	}
+	count, n, inner = 1, shape[axis], 1
+	for i, d := range shape {
+		if i != axis {
+			count *= d
+		}
+		if i > axis {
+			inner *= d
+		}
+	}
+	return count, n, inner
+}
+
+func flag(on bool) argument {
+	if on {
+		return number(1)
+	}
+	return number(0)
+}
+
+func (b *builder) softmax(s *plan.Step, op graph.Softmax) {
+	count, n, inner := lines(s.Out.Shape, op.Axis)
+	b.launch("softmax", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), number(count), number(n), number(inner), flag(op.Log))
+}
+
+func (b *builder) softmaxDiff(s *plan.Step, op graph.SoftmaxDiff) {
+	count, n, inner := lines(s.Out.Shape, op.Axis)
+	b.launch("softmax_diff", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Out)),
+		number(count), number(n), number(inner), flag(op.Log))
+}
+
+// window is the geometry of a convolution of images of a shape.
+func window(w graph.Window, shape []int, outH, outW int) kernels.Window {
+	return kernels.Window{
+		Batch: uint32(shape[0]), Channels: uint32(shape[1]), Height: uint32(shape[2]), Width: uint32(shape[3]),
+		OutHeight: uint32(outH), OutWidth: uint32(outW), KernelHeight: uint32(w.KernelH), KernelWidth: uint32(w.KernelW),
+		StrideHeight: uint32(w.StrideH), StrideWidth: uint32(w.StrideW), DilationHeight: uint32(w.DilationH), DilationWidth: uint32(w.DilationW),
+		PadHeight: int32(w.PadH), PadWidth: int32(w.PadW),
+	}
+}
+
+func (b *builder) im2col(s *plan.Step, w graph.Window) {
+	k := window(w, s.In[0].Shape, s.Out.Shape[1], s.Out.Shape[2])
+	b.launch("im2col", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), put(b, k))
+}
+
+func (b *builder) col2im(s *plan.Step, op graph.Col2Im) {
+	k := window(op.Window, s.Out.Shape, s.In[0].Shape[1], s.In[0].Shape[2])
+	b.launch("col2im", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), put(b, k))
+}
+
+// pooling is the geometry of a pooling of images of a shape.
+func pooling(p graph.Pool, shape []int, outH, outW int) kernels.Window {
+	w := graph.Window{KernelH: p.KernelH, KernelW: p.KernelW, PadH: p.North, PadW: p.West, StrideH: p.StrideH, StrideW: p.StrideW, DilationH: 1, DilationW: 1}
+	return window(w, shape, outH, outW)
+}
+
+func (b *builder) maxPool(s *plan.Step, p graph.Pool) {
+	k := pooling(p, s.In[0].Shape, s.Out.Shape[2], s.Out.Shape[3])
+	b.launch("max_pool", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), put(b, k))
+}
+
+func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool) {
+	k := pooling(p, s.Out.Shape, s.In[2].Shape[2], s.In[2].Shape[3])
+	b.launch("max_pool_diff", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)), put(b, k))
+}
+
+// dropout draws the same numbers for a layer and its gradient.
+func (b *builder) dropout(s *plan.Step, operand int, p float64) {
+	keep := 1 - min(max(p, 0), 1)
+	threshold := uint64(keep * (1 << 32))
+	scale := 0.0
+	if threshold > 0 {
+		scale = 1 / keep
+	}
+	b.launch("dropout", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[operand])), ref(b.mem.At(s.Out)), number(s.Out.N),
+		number(s.Layer), liveRef(runAt), argument{bits: threshold}, float(s.Out.Dtype, scale))
+}
+
+func (b *builder) batchNorm(s *plan.Step, op graph.BatchNorm) {
+	batch, channels, space := channelsOf(s.Out.Shape)
+	b.launch("batch_norm", s.Out.Dtype, blocks(channels), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.State)),
+		number(batch), number(channels), number(space), flag(s.Eval), float(s.Out.Dtype, op.Momentum), float(s.Out.Dtype, op.Epsilon))
+}
+
+func (b *builder) batchNormDiff(s *plan.Step) {
+	batch, channels, space := channelsOf(s.Out.Shape)
+	b.launch("batch_norm_diff", s.Out.Dtype, blocks(channels), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)),
+		number(batch), number(channels), number(space), flag(s.Eval))
+}
+
+// channelsOf reads a shape as (batch, channels, space).
+func channelsOf(shape []int) (batch, channels, space int) {
+	space = 1
+	for _, d := range shape[2:] {
+		space *= d
+	}
+	return shape[0], shape[1], space
+}
