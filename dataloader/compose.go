@@ -22,8 +22,13 @@ func batchReaderOf(ds Dataset) BatchReader {
 
 // overwrites reports whether ds is known to write every byte of a row, so that rows need not be zeroed for it.
 func overwrites(ds Dataset) bool {
-	c, ok := ds.(interface{ overwrites() bool })
-	return ok && c.overwrites()
+	switch ds := ds.(type) {
+	case interface{ overwrites() bool }: // of this package
+		return ds.overwrites()
+	case Overwriter:
+		return ds.Overwrites()
+	}
+	return false
 }
 
 func (d *tensorDataset) overwrites() bool { return true }

@@ -29,7 +29,7 @@ type Dataset interface {
 	// Fields is what each sample consists of. It is asked once, by New.
 	Fields() []Field
 
-	// Read writes sample i, 0 <= i < Len(), into row, which is zeroed. It is called from several
+	// Read writes sample i, 0 <= i < Len(), into row, which is zeroed (see [Overwriter]). It is called from several
 	// goroutines at once. It must not keep row, nor write to it after it has returned. When ctx is done
 	// the sample is not wanted any more, and Read should return soon.
 	//
@@ -47,6 +47,14 @@ type BatchReader interface {
 	//
 	// After an error the samples are read again with Read, one by one, to find the one at fault.
 	ReadBatch(ctx context.Context, indices []int, rows Rows) error
+}
+
+// Overwriter is a Dataset that may do without zeroed rows.
+type Overwriter interface {
+	// Overwrites reports whether Read, and ReadBatch if there is one, write every byte of every row when they return no
+	// error. The rows that they are given are not zeroed then, and have samples of an older batch in them. It is
+	// asked once, by New.
+	Overwrites() bool
 }
 
 // layout is a data set's fields, checked, with what follows from them.

@@ -33,7 +33,7 @@ type Loader struct {
 	rows    int  // that a slot has room for at least
 	workers int  // at most
 	tokens  int  // batches in memory at once, at most, but for kept ones
-	zero    bool // rows are zeroed before a ReadBatch
+	zero    bool // rows are zeroed before they are read
 
 	mu       sync.Mutex
 	closed   bool

@@ -301,7 +301,9 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 		}
 		w.row = k
 		w.index.Store(int64(s.indices[k]))
-		s.zero(k, k+1)
+		if w.r.l.zero {
+			s.zero(k, k+1)
+		}
 		w.start()
 		err := w.r.l.ds.Read(ctx, s.indices[k], Row{&s.buffer, k})
 		if err == nil {

@@ -51,7 +51,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var _ dataloader.Dataset = (*Set)(nil)
+var (
+	_ dataloader.Dataset    = (*Set)(nil)
+	_ dataloader.Overwriter = (*Set)(nil)
+)
 
 // Open returns the data set of the records of the file at path. It reads all of the file once.
 func Open(path string, cfg Config) (*Set, error) {
@@ -98,6 +101,9 @@ func (s *Set) reader(r io.Reader) *csv.Reader {
 
 // Len is the number of records.
 func (s *Set) Len() int { return len(s.starts) - 1 }
+
+// Overwrites is true: see [dataloader.Overwriter].
+func (s *Set) Overwrites() bool { return true }
 
 // Fields are those of the Config.
 func (s *Set) Fields() []dataloader.Field {

@@ -39,7 +39,10 @@ type scratch struct {
 	resizer
 }
 
-var _ dataloader.Dataset = (*Set)(nil)
+var (
+	_ dataloader.Dataset    = (*Set)(nil)
+	_ dataloader.Overwriter = (*Set)(nil)
+)
 
 // Open returns the data set of the images in the folders in dir.
 func Open(dir string, cfg Config) (*Set, error) { return New(os.DirFS(dir), dir, cfg) }
@@ -68,6 +71,9 @@ func New(fsys fs.FS, name string, cfg Config) (*Set, error) {
 
 // Len is the number of images.
 func (s *Set) Len() int { return len(s.images) }
+
+// Overwrites is true: see [dataloader.Overwriter].
+func (s *Set) Overwrites() bool { return true }
 
 // Fields are "image" and "label".
 func (s *Set) Fields() []dataloader.Field {

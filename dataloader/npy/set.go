@@ -32,6 +32,7 @@ type source struct {
 var (
 	_ dataloader.Dataset     = (*Set)(nil)
 	_ dataloader.BatchReader = (*Set)(nil)
+	_ dataloader.Overwriter  = (*Set)(nil)
 )
 
 // add makes a field of the array in the size bytes of f that begin at start. name is what errors call it.
@@ -71,6 +72,9 @@ func (h *header) check() error {
 
 // Len is the length of the arrays' first axis.
 func (s *Set) Len() int { return s.n }
+
+// Overwrites is true: see [dataloader.Overwriter].
+func (s *Set) Overwrites() bool { return true }
 
 // Fields has one field for each array, named after its file or entry without ".npy".
 func (s *Set) Fields() []dataloader.Field { return s.fields }

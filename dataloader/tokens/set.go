@@ -32,7 +32,10 @@ type Set struct {
 	scratch sync.Pool // of *[]byte, a window and the token after it, as they are in the file
 }
 
-var _ dataloader.Dataset = (*Set)(nil)
+var (
+	_ dataloader.Dataset    = (*Set)(nil)
+	_ dataloader.Overwriter = (*Set)(nil)
+)
 
 // Open returns the data set of windows of the file at path.
 func Open(path string, cfg Config) (*Set, error) {
@@ -98,6 +101,9 @@ func (s *Set) Tokens() int64 { return s.total }
 
 // Len is the number of windows of an epoch.
 func (s *Set) Len() int { return s.samples }
+
+// Overwrites is true: see [dataloader.Overwriter].
+func (s *Set) Overwrites() bool { return true }
 
 // Fields are "input" and "target".
 func (s *Set) Fields() []dataloader.Field {
