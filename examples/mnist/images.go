@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/pintensor/pin/examples/mnist/idx"
+	"github.com/pintensor/pin/dataloader/idx"
 )
 
 const (

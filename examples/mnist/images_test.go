@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pintensor/pin/examples/mnist/idx"
+	"github.com/pintensor/pin/dataloader/idx"
 )
 
 func TestLoad(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/pintensor/pin/examples/mnist/idx"
+	"github.com/pintensor/pin/dataloader/idx"
 )
 
 func ExampleRead() {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/pintensor/pin/examples/mnist/idx"
+	"github.com/pintensor/pin/dataloader/idx"
 	"github.com/pintensor/pin/internal/leak"
 )
 
