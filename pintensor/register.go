@@ -39,8 +39,8 @@ import (
 // The memory is kept alive while it is registered, also if t is dropped. Registered memory does not count
 // towards WithLimit, and Close does not unregister it. When the garbage collector finds that neither t nor
 // unregister is referred to any more, nobody can call it: the memory is then unregistered in the
-// background, as soon as no copy uses it, and Stats.Forgotten counts it. Views of t that are left are then
-// ordinary memory.
+// background, as soon as no copy uses it and no Hold on it is open, and Stats.Forgotten counts it. Views of t that
+// are left are then ordinary memory.
 //
 // unregister waits for copies of the memory in flight, at most 10 seconds. If they take longer, or a Hold
 // on the memory is open, it returns ErrInUse and the memory stays registered, as it does when the driver

@@ -179,6 +179,13 @@ func TestCheck(t *testing.T) {
 			}()
 			collect(t, func() bool { return e.Stats().LostHolds == 1 })
 		}, []string{"1 holds of Acquire were dropped in the test"}},
+		"allowed to be dropped": {func(t *testing.T, e *pintensor.Engine) {
+			func() {
+				if err := e.AllowDrop(make32(t, e)); err != nil {
+					t.Error(err)
+				}
+			}()
+		}, nil},
 		"results of arithmetic": {func(t *testing.T, e *pintensor.Engine) {
 			a := tensor.New(tensor.WithEngine(e), tensor.Of(tensor.Float32), tensor.WithShape(3))
 			if _, err := a.Add(a); err != nil {
