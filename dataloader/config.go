@@ -120,6 +120,16 @@ type Config struct {
 	// OnError says what becomes of a sample whose Read fails. StopOnError by default.
 	OnError ErrorPolicy
 
+	// MaxSkipped is the largest share of an epoch's samples that SkipErrors may leave out in one loop, from 0 to 1:
+	// with more the loop ends with an error that is [ErrSkipped]. Of an epoch whose length nobody knows, one by a
+	// BatchSampler or without an end, it is that of the samples so far, taken as 10,000 at least. 0: no limit.
+	MaxSkipped float64
+
+	// Retries is how often a Read or ReadBatch that returned a [*RetryError] is called again, after pauses of
+	// 100 to 150 ms, 200 to 300 ms, and so on up to 15 s, or as long as the error says. A pause does not count for
+	// Timeout. 0: 3 times; below 0: never.
+	Retries int
+
 	// Rank and WorldSize are this process's number and how many there are, 0 <= Rank < WorldSize; each
 	// rank gets an equal share of every epoch, every WorldSize-th sample starting with its own number.
 	// Shares are made equal by filling the order up from its start, or by cutting it with DropLast. 0
@@ -152,6 +162,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataloader: Config.LastBatch = %d: want KeepLast, DropLast or PadLast", int(c.LastBatch))
 	case c.OnError < StopOnError || c.OnError > SkipErrors:
 		return fmt.Errorf("dataloader: Config.OnError = %d: want StopOnError or SkipErrors", int(c.OnError))
+	case !(c.MaxSkipped >= 0 && c.MaxSkipped <= 1): // NaN too
+		return fmt.Errorf("dataloader: Config.MaxSkipped = %v: want a share from 0 to 1", c.MaxSkipped)
+	case c.MaxSkipped > 0 && c.OnError != SkipErrors:
+		return fmt.Errorf("dataloader: Config.MaxSkipped = %v: want 0 unless OnError is SkipErrors", c.MaxSkipped)
 	case c.Workers < 0 || c.Workers > maxWorkers:
 		return fmt.Errorf("dataloader: Config.Workers = %d: want 0 to %d", c.Workers, maxWorkers)
 	case c.Prefetch < 0 || c.Prefetch > maxPrefetch:

@@ -157,7 +157,7 @@ func (r *run) overdue(place int) (time.Duration, error) {
 		took := now - time.Duration(since-1)
 		if took >= limit {
 			return 0, &SampleError{d.epoch, d.batch, d.index,
-				fmt.Errorf("reading has not returned after %v (Config.Timeout is %v): %w", took.Round(time.Millisecond), limit, ErrTimeout)}
+				fmt.Errorf("worker %d has been reading for %v (Config.Timeout is %v): %w", w.number, took.Round(time.Millisecond), limit, ErrTimeout)}
 		}
 		wait = min(wait, limit-took)
 	}

@@ -21,6 +21,9 @@ var (
 	// ErrTimeout is the cause of an error about a Read that took longer than Config.Timeout.
 	ErrTimeout = errors.New("timeout")
 
+	// ErrSkipped is the error of a loop in which more samples failed than Config.MaxSkipped allows.
+	ErrSkipped = errors.New("too many samples failed")
+
 	// ErrState is what Restore says of a State that another data set or configuration gave.
 	ErrState = errors.New("the State does not fit")
 )

@@ -137,7 +137,7 @@ func (l *Loader) Len() int {
 //
 // A turn has a batch or an error, never both. A [*SampleError] about a sample or batch stands in its
 // place, and the loop may go on with the next. After other errors there are no more turns: the context's,
-// when ctx is done; [ErrTimeout]; [ErrClosed]; [ErrRunning], as one Loader has one loop at a time. A panic
+// when ctx is done; [ErrTimeout]; [ErrSkipped]; [ErrClosed]; [ErrRunning], as one Loader has one loop at a time. A panic
 // in the data set, or in a sampler, is raised again as a [*PanicError]; one in BatchSampler.Len, which the loop
 // calls itself before it starts, comes as it is.
 func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
@@ -290,6 +290,13 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 		return more
 	}
 	l.skipped.Add(int64(len(s.skipped)))
+	r.seen += len(s.indices) + len(s.skipped)
+	r.skipped += len(s.skipped)
+	if err := l.tooMany(r, s); err != nil {
+		r.recycle(s)
+		yield(nil, err)
+		return false
+	}
 	if s.view == nil { // nothing left
 		r.lastTurn()
 		r.recycle(s)
@@ -306,6 +313,23 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 	r.current = nil
 	l.report(r, samples)
 	return more
+}
+
+// tooMany returns an error if the loop has skipped more samples than MaxSkipped allows.
+func (l *Loader) tooMany(r *run, s *slot) error {
+	if l.cfg.MaxSkipped == 0 || len(s.skipped) == 0 {
+		return nil
+	}
+	const unknown = 10_000
+	of := max(r.seen, unknown)
+	if l.plan.dealt == nil && l.plan.share < maxInt/l.plan.world {
+		of = l.plan.share
+	}
+	if float64(r.skipped) <= l.cfg.MaxSkipped*float64(of) {
+		return nil
+	}
+	return fmt.Errorf("dataloader: epoch %d: %w: %d of %d, Config.MaxSkipped = %v allows %d; the last: %w",
+		s.epoch, ErrSkipped, r.skipped, r.seen, l.cfg.MaxSkipped, int(l.cfg.MaxSkipped*float64(of)), s.skipped[len(s.skipped)-1])
 }
 
 // finish ends a loop, however it was left. When it has consumed its leg the run stays for the next loop.

@@ -15,6 +15,7 @@ const (
 	streamSplit
 	streamBuckets
 	streamBuffer
+	streamRetry
 )
 
 // mix is the finaliser of SplitMix64: each bit of x changes half of the bits of the result.

@@ -32,6 +32,8 @@ type run struct {
 	// Of the loop's goroutine.
 	current *Batch
 	taken   int     // places of the leg that the loop has consumed
+	seen    int     // samples of them, those included that were
+	skipped int     // left out
 	block   []Batch // not used yet
 	timer   *time.Timer
 	entered time.Time
@@ -82,7 +84,7 @@ func (l *Loader) useful() int {
 
 // enter begins a loop over the leg that is the run's: it starts workers, and ctx ends them.
 func (r *run) enter(ctx context.Context) {
-	r.entered, r.taken = time.Now(), 0
+	r.taken, r.seen, r.skipped = 0, 0, 0
 	r.detach = context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
 	for _, w := range r.muster() {
 		r.launch(w)
@@ -192,7 +194,7 @@ func (r *run) stuck() []error {
 	for _, w := range r.crew {
 		if d, reads := w.doing(); reads {
 			errs = append(errs, &SampleError{d.epoch, d.batch, d.index,
-				fmt.Errorf("still being read though told to stop: %w", ErrTimeout)})
+				fmt.Errorf("worker %d is still reading though told to stop: %w", w.number, ErrTimeout)})
 		}
 	}
 	for _, shard := range r.streaming.readers.running() {

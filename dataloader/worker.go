@@ -255,7 +255,7 @@ func (w *worker) read(ctx context.Context, t task) {
 		w.readBatch(ctx, t, indices)
 		return
 	}
-	w.readEach(ctx, t)
+	w.readEach(ctx, t, true)
 }
 
 // readBatch reads all rows of t in one call, or, if that fails, one by one.
@@ -264,11 +264,11 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	if len(indices) == 1 {
 		w.index.Store(int64(indices[0]))
 	}
-	if w.r.l.zero {
-		s.zero(t.lo, t.hi)
+	err := w.callBatch(ctx, t, indices)
+	if err == nil {
+		return
 	}
-	w.start()
-	err := w.reader.ReadBatch(ctx, indices, Rows{&s.buffer, t.lo, len(indices)})
+	err = w.again(ctx, s, indices[0], err, func() error { return w.callBatch(ctx, t, indices) })
 	if err == nil {
 		return
 	}
@@ -276,11 +276,9 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 		s.fault(w.batchFault(s, t.lo, err))
 		return
 	}
-	for k := t.lo; k < t.hi; k++ {
-		s.forgetRand(k)
-		s.forgetMeta(k)
-	}
-	if w.readEach(ctx, t) == 0 {
+	var passes *RetryError
+	tried := errors.As(err, &passes) // often enough
+	if w.readEach(ctx, t, !tried) == 0 && !tried {
 		// Every sample can be read by itself: the batch is whole, but something is wrong with ReadBatch.
 		s.mu.Lock()
 		s.readErrors++
@@ -291,8 +289,24 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	}
 }
 
+// callBatch calls ReadBatch for the rows of t.
+func (w *worker) callBatch(ctx context.Context, t task, indices []int) error {
+	if w.r.l.zero {
+		t.s.zero(t.lo, t.hi)
+	}
+	w.start()
+	err := w.reader.ReadBatch(ctx, indices, Rows{&t.s.buffer, t.lo, len(indices)})
+	if err != nil {
+		for k := t.lo; k < t.hi; k++ { // they will be read again
+			t.s.forgetRand(k)
+			t.s.forgetMeta(k)
+		}
+	}
+	return err
+}
+
 // readEach reads the rows of t one by one, and returns how many failed.
-func (w *worker) readEach(ctx context.Context, t task) (failed int) {
+func (w *worker) readEach(ctx context.Context, t task, again bool) (failed int) {
 	s := t.s
 	for k := t.lo; k < t.hi; k++ {
 		if err := ctx.Err(); err != nil {
@@ -301,11 +315,10 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 		}
 		w.row = k
 		w.index.Store(int64(s.indices[k]))
-		if w.r.l.zero {
-			s.zero(k, k+1)
+		err := w.call(ctx, s, k)
+		if err != nil && again {
+			err = w.again(ctx, s, s.indices[k], err, func() error { return w.call(ctx, s, k) })
 		}
-		w.start()
-		err := w.r.l.ds.Read(ctx, s.indices[k], Row{&s.buffer, k})
 		if err == nil {
 			continue
 		}
@@ -316,4 +329,18 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 		}
 	}
 	return failed
+}
+
+// call calls Read for row k.
+func (w *worker) call(ctx context.Context, s *slot, k int) error {
+	if w.r.l.zero {
+		s.zero(k, k+1)
+	}
+	w.start()
+	err := w.r.l.ds.Read(ctx, s.indices[k], Row{&s.buffer, k})
+	if err != nil {
+		s.forgetRand(k)
+		s.forgetMeta(k)
+	}
+	return err
 }
