@@ -6,6 +6,7 @@ package asynccopy
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -97,6 +98,40 @@ func TestBorrowedStream(t *testing.T) {
 	if _, err := h.dev.borrow(handle); !errors.Is(err, ErrClosed) {
 		t.Errorf("borrowed from a closed device: %v, want ErrClosed", err)
 	}
+}
+
+// TestBorrowWaitsForClose: a stream whose Stream is being closed gets a new one, after that.
+func TestBorrowWaitsForClose(t *testing.T) {
+	h := newHosting(t)
+	handle, err := h.other.NewStream(0)
+	h.ok(err)
+	goOn := make(chan struct{})
+	m, err := h.other.LoadModule(driver.Image{Go: map[string]driver.Kernel{"stuck": func(driver.Memory, driver.Dim3, driver.Dim3, []uint64) error {
+		<-goOn
+		return nil
+	}}})
+	h.ok(err)
+	f, err := h.other.Function(m, "stuck")
+	h.ok(err)
+	s, err := h.dev.borrow(handle)
+	h.ok(err)
+	h.ok(h.other.Launch(f, driver.Dim3{X: 1}, driver.Dim3{X: 1}, 0, handle, nil))
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	for s.gate.enter() { // until Close has begun; it waits for the kernel then
+		s.gate.leave()
+		runtime.Gosched()
+	}
+	go close(goOn)
+	next, err := h.dev.borrow(handle)
+	h.ok(err)
+	if next == s {
+		t.Error("got the Stream that is being closed")
+	}
+	h.ok(next.Synchronize(context.Background()))
+	h.ok(<-closed)
+	h.ok(h.other.UnloadModule(m))
+	h.end(handle)
 }
 
 func TestGuestTensor(t *testing.T) {

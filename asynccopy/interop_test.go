@@ -5,6 +5,7 @@ package asynccopy_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -56,6 +57,29 @@ func TestIssue(t *testing.T) {
 			}
 		}
 		r.ok(y.Release())
+	})
+}
+
+// TestIssueIsInTurn issues a fill to the stream of a copy that is issued bit by bit: it must not come in between.
+func TestIssueIsInTurn(t *testing.T) {
+	onEach(t, func(r *rig) {
+		s, n := r.stream(), longest()
+		x := must(s.Empty(tensor.Uint8, n))(r)
+		p := driver.DevicePtr(x.DevicePtr()) // asked now, because it would wait for the copy later
+		src := pageable(n, 1)
+		for range 3 {
+			r.ok(s.ToDeviceInto(x, src, true))
+			r.ok(s.Issue("fill", func(dev driver.Device, stream driver.Stream) error {
+				return dev.Memset(p, 7, int64(n), stream, 0)
+			}))
+			back := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(n))
+			_, err := s.ToHostInto(back, x, false)
+			r.ok(err)
+			if i := slices.IndexFunc(back.Uint8s(), func(b byte) bool { return b != 7 }); i >= 0 {
+				r.Fatalf("byte %d of %d is %d: the copy came after the fill", i, n, back.Uint8s()[i])
+			}
+		}
+		r.ok(x.Release())
 	})
 }
 

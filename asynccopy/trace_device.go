@@ -3,8 +3,8 @@ package asynccopy
 // This file has the tracing of a device: a driver.Device that records a timing event before and after each piece
 // of work that it passes on.
 //
-// The events are looked at when later work is issued, and when somebody has waited: the oldest first, never
-// waiting. Times are those since a base event, whose own time the host knows. They are floats of milliseconds, so
+// The events are looked at when later work is issued, those of two pieces for each new one: the oldest first, never
+// waiting. Close writes what is left. Times are those since a base event, whose own time the host knows. They are floats of milliseconds, so
 // that after a second the base moves on: to an event that is close, and whose time is known by then.
 
 import (
@@ -314,18 +314,6 @@ func (d *traced) DestroyStream(s driver.Stream) error {
 	delete(d.capturing, s)
 	d.mu.Unlock()
 	return d.Device.DestroyStream(s)
-}
-
-func (d *traced) SyncStream(s driver.Stream) error {
-	err := d.Device.SyncStream(s)
-	d.collect(maxFollowed)
-	return err
-}
-
-func (d *traced) SyncEvent(e driver.Event) error {
-	err := d.Device.SyncEvent(e)
-	d.collect(maxFollowed)
-	return err
 }
 
 func (d *traced) WaitEvent(s driver.Stream, e driver.Event) error {

@@ -98,6 +98,29 @@ func TestKernelSees(t *testing.T) {
 	x.ok(x.d.Close())
 }
 
+// TestGraphKeepsArguments: a kernel that changes its arguments does not change those of the next launch.
+func TestGraphKeepsArguments(t *testing.T) {
+	leak.Check(t)
+	x := newBench(t, Config{})
+	var sum uint64
+	x.ok(x.d.BeginCapture(x.a))
+	x.ok(x.launch(func(_ driver.Memory, _, _ driver.Dim3, args []uint64) error {
+		sum += args[0]
+		args[0] = 0
+		return nil
+	}, 5))
+	g, err := x.d.EndCapture(x.a)
+	x.ok(err)
+	for range 3 {
+		x.ok(x.d.LaunchGraph(g, x.a))
+	}
+	x.ok(x.d.SyncStream(x.a))
+	if sum != 15 {
+		t.Errorf("three launches saw arguments of %d in all, want 15", sum)
+	}
+	x.ok(x.d.Close())
+}
+
 func TestUnloadedTooEarly(t *testing.T) {
 	leak.Check(t)
 	x := newBench(t, Config{Late: true})
