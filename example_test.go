@@ -2,11 +2,13 @@ package pin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/devicevm"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -110,10 +112,18 @@ func Example_train() {
 	if _, err := gorgonia.Grad(loss, w, b); err != nil {
 		log.Fatal(err)
 	}
-	vm := gorgonia.NewTapeMachine(g, gorgonia.BindDualValues(w, b))
-	defer vm.Close()
-	solver := gorgonia.NewVanillaSolver(gorgonia.WithLearnRate(0.2))
+	dev, err := asynccopy.OpenSoft()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
 
+	solver := gorgonia.NewVanillaSolver(gorgonia.WithLearnRate(0.2))
+	vm, err := devicevm.New(g, dev, devicevm.WithSolver(solver)) // in place of NewTapeMachine
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer vm.Close()
 	for range 40 {
 		for batch, err := range loader.Batches(context.Background()) {
 			if err != nil {
@@ -121,20 +131,13 @@ func Example_train() {
 			}
 			// The graph takes exactly batchSize rows; where the data set's length is no multiple of that, see
 			// dataloader.PadLast.
-			if err := gorgonia.Let(x, batch.Host(0)); err != nil {
+			if err := errors.Join(vm.Let(x, batch.Host(0)), vm.Let(y, batch.Host(1)), vm.RunAll()); err != nil {
 				log.Fatal(err)
 			}
-			if err := gorgonia.Let(y, batch.Host(1)); err != nil {
-				log.Fatal(err)
-			}
-			if err := vm.RunAll(); err != nil {
-				log.Fatal(err)
-			}
-			if err := solver.Step(gorgonia.NodesToValueGrads(gorgonia.Nodes{w, b})); err != nil {
-				log.Fatal(err)
-			}
-			vm.Reset()
 		}
+	}
+	if err := vm.Sync(); err != nil { // the trained weights, back in w and b
+		log.Fatal(err)
 	}
 	fmt.Printf("y = %.2fx + %.2f\n", w.Value().Data().([]float32)[0], b.Value().Data().([]float32)[0])
 	// Output: y = 3.00x + 2.00
