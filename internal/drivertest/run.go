@@ -59,6 +59,7 @@ var suite = []conformance{
 	{name: "a graph's launches are in order", test: testGraphInOrder},
 	{name: "a graph of nothing", test: testEmptyGraph},
 	{name: "a destroyed graph finishes its work", test: testDestroyBusyGraph},
+	{name: "a capture disturbs nobody", test: testCaptureDisturbsNobody},
 	{name: "a spoilt capture", test: testSpoiltCapture},
 	{name: "bad graphs", misuse: true, test: testBadGraphs},
 	{name: "copies between devices", test: testPeers},

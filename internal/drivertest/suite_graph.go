@@ -3,7 +3,9 @@ package drivertest
 // This file has the conformance tests of captures and graphs.
 
 import (
+	"bytes"
 	"errors"
+	"runtime"
 
 	"github.com/pintensor/pin/internal/driver"
 )
@@ -104,6 +106,43 @@ func testDestroyBusyGraph(r *rig) {
 			r.Fatalf("byte %d is %d, want 49", i, got)
 		}
 	}
+}
+
+// testCaptureDisturbsNobody does everything that a capture might forbid others, and ends it on another thread.
+func testCaptureDisturbsNobody(r *rig) {
+	const n = 1 << 16
+	p, out, s := r.memory(n), r.pinned(n), r.stream()
+	r.ok(r.dev.BeginCapture(s))
+	r.ok(r.dev.Memset(p, 5, n, s, 0))
+	other, e := r.stream(), r.event()
+	q, in := r.memory(n), r.pinned(n) // allocated and page-locked now
+	pattern(in, 1)
+	r.upload(q, in, other, e)
+	r.ok(r.dev.SyncEvent(e))
+	r.poll(e)
+	r.roundTrip(other)
+	f := r.kernel("spin")
+	r.ok(r.dev.Launch(f, ones(1), ones(1), 0, other, []uint64{0}))
+	r.ok(r.dev.SyncStream(other))
+	var g driver.Graph
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and so not on the thread that began it; which ends with the goroutine
+		err := r.dev.Memset(p, 6, n/2, s, 0)
+		if err == nil {
+			g, err = r.dev.EndCapture(s)
+		}
+		ended <- err
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r.ok(<-ended)
+	r.Cleanup(func() { r.ok(r.dev.DestroyGraph(g)) })
+	r.ok(r.dev.LaunchGraph(g, s))
+	r.download(out, p, s, 0)
+	r.ok(r.dev.SyncStream(s))
+	r.equal("first half", out[:n/2], bytes.Repeat([]byte{6}, n/2))
+	r.equal("second half", out[n/2:], bytes.Repeat([]byte{5}, n/2))
 }
 
 func testSpoiltCapture(r *rig) {
