@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/pintensor/pin/internal/datafile"
 )
 
 // ErrFormat is in the chain of every error about the contents of a file, as opposed to errors of
@@ -20,7 +22,6 @@ var ErrFormat = errors.New("not a valid IDX file")
 const (
 	unsignedByte = 0x08    // type of the elements
 	maxElements  = 1 << 30 // 20 times the images of MNIST: a header that announces more is damaged
-	firstChunk   = 1 << 20 // bytes allocated before any element has been seen
 )
 
 // Array is the contents of an IDX file.
@@ -59,73 +60,80 @@ func Read(r io.Reader) (*Array, error) {
 
 // read reads one array from r, which is not compressed any more.
 func read(r io.Reader) (*Array, error) {
-	dims, n, err := readHeader(r)
+	h, err := readHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	data, err := readElements(r, n)
+	if h.code != unsignedByte {
+		return nil, fmt.Errorf("%w: element type %#02x, expected %#02x (unsigned byte)", ErrFormat, h.code, unsignedByte)
+	}
+	data, err := readElements(r, h)
 	if err != nil {
 		return nil, err
 	}
-	// The end must be read: gzip verifies its checksum there.
-	switch _, err := io.ReadFull(r, make([]byte, 1)); {
-	case err == nil:
-		return nil, fmt.Errorf("%w: data after the %d bytes that its header %v announces", ErrFormat, n, dims)
-	case err != io.EOF:
-		return nil, badGzip(err)
-	}
-	return &Array{Dims: dims, Data: data}, nil
+	return &Array{Dims: h.dims, Data: data}, nil
 }
 
-// readHeader returns the dimensions and their product.
-func readHeader(r io.Reader) (dims []int, n int, err error) {
+// header is what a file says of its array.
+type header struct {
+	code byte // of the element type
+	size int  // of an element in bytes
+	dims []int
+	n    int64 // bytes of all elements
+	len  int64 // of the header
+}
+
+// readHeader reads the header of an array of at most maxElements elements.
+func readHeader(r io.Reader) (*header, error) {
 	var magic [4]byte
 	if err := readFull(r, magic[:], "magic number"); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if magic[0] != 0 || magic[1] != 0 {
-		return nil, 0, fmt.Errorf("%w: magic number %#x, expected it to begin with two zero bytes", ErrFormat, magic)
+		return nil, fmt.Errorf("%w: magic number %#x, expected it to begin with two zero bytes", ErrFormat, magic)
 	}
-	if magic[2] != unsignedByte {
-		return nil, 0, fmt.Errorf("%w: element type %#02x, expected %#02x (unsigned byte)", ErrFormat, magic[2], unsignedByte)
+	h := &header{code: magic[2], size: int(elementTypes[magic[2]].Size()), len: 4 + 4*int64(magic[3])}
+	if h.size == 0 {
+		return nil, fmt.Errorf("%w: element type %#02x, expected 0x08, 0x09 or 0x0b to 0x0e", ErrFormat, h.code)
 	}
 	if magic[3] == 0 {
-		return nil, 0, fmt.Errorf("%w: 0 dimensions, expected at least 1", ErrFormat)
+		return nil, fmt.Errorf("%w: 0 dimensions, expected at least 1", ErrFormat)
 	}
 	sizes := make([]byte, 4*int(magic[3]))
 	if err := readFull(r, sizes, "dimensions"); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	total := uint64(1)
 	for ; len(sizes) > 0; sizes = sizes[4:] {
 		size := binary.BigEndian.Uint32(sizes)
 		// Neither factor exceeds 32 bits, so the product cannot overflow before it is checked.
 		if total *= uint64(size); size > maxElements || total > maxElements {
-			return nil, 0, fmt.Errorf("%w: dimensions %v with %d announce more than %d elements", ErrFormat, dims, size, maxElements)
+			return nil, fmt.Errorf("%w: dimensions %v with %d announce more than %d elements", ErrFormat, h.dims, size, maxElements)
 		}
-		dims = append(dims, int(size))
+		h.dims = append(h.dims, int(size))
 	}
-	return dims, int(total), nil
+	h.n = int64(total) * int64(h.size)
+	return h, nil
 }
 
-// readElements reads n bytes. Memory grows with what arrives, so that a damaged header costs nothing.
-func readElements(r io.Reader, n int) ([]byte, error) {
-	data := make([]byte, min(n, firstChunk))
-	for have := 0; ; {
-		k, err := io.ReadFull(r, data[have:])
-		have += k
-		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil, fmt.Errorf("%w: truncated: %d bytes of elements, expected %d", ErrFormat, have, n)
-		case err != nil:
-			return nil, badGzip(err)
-		case have == n:
-			return data, nil
-		}
-		grown := make([]byte, min(n, 2*len(data)))
-		copy(grown, data)
-		data = grown
+// readElements reads the elements that h announces, and checks that r ends after them. Memory grows with what
+// arrives, so that a damaged header costs nothing.
+func readElements(r io.Reader, h *header) ([]byte, error) {
+	data, err := datafile.ReadGrowing(r, h.n)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: truncated: %d bytes of elements, expected %d", ErrFormat, len(data), h.n)
 	}
+	if err != nil {
+		return nil, badGzip(err)
+	}
+	// The end must be read: gzip verifies its checksum there.
+	switch _, err := io.ReadFull(r, make([]byte, 1)); {
+	case err == nil:
+		return nil, fmt.Errorf("%w: data after the %d bytes that its header %v announces", ErrFormat, h.n, h.dims)
+	case err != io.EOF:
+		return nil, badGzip(err)
+	}
+	return data, nil
 }
 
 // readFull fills p with the part of the header called what.
