@@ -84,6 +84,8 @@
 // `ulimit -l` shows. Beyond it blocks are ordinary memory: IsPinned says so, [Engine.Locked] and Stats.LockError
 // say why and how to raise the limit, and everything else works the same.
 //
+// On Linux machines of several NUMA nodes memory is taken from the CUDA device's node; see [WithNUMANode].
+//
 // Under the race detector, and with the build tag invariants, released memory is always poisoned. Under
 // the race detector, memory that was reclaimed goes back to the heap and not into the cache: the detector
 // doesn't know that the collector found no reader left, and would report the next writer.

@@ -35,6 +35,8 @@ type Engine struct {
 	locking  atomic.Value            // of string: the host's name, once it was asked for anything
 	noCUDA   atomic.Pointer[refusal] // why it isn't the CUDA driver
 	lockErr  atomic.Pointer[refusal] // why the latest block could not be page-locked
+	topology topology                // host.go decides on the node
+	numaErr  atomic.Pointer[refusal] // why memory is not bound to it
 
 	shelves []shelf
 	large   [numClasses - shelfClasses]freeList
@@ -65,7 +67,7 @@ type Engine struct {
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, shelves: newShelves(runtime.GOMAXPROCS(0))}
+	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, topology: thisMachine(), shelves: newShelves(runtime.GOMAXPROCS(0))}
 	e.n.levels = new(levels)
 	for i, o := range opts {
 		if o == nil {

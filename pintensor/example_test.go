@@ -436,3 +436,17 @@ func ExampleEngine_AllocBuffer() {
 	// 6 of 4194304 bytes
 	// <nil> 0
 }
+
+// Every machine has a node 0; a machine with one node has no other.
+func ExampleWithNUMANode() {
+	engine, err := pintensor.NewEngine(pintensor.WithNUMANode(0))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	_, err = pintensor.NewEngine(pintensor.WithNUMANode(-3))
+	fmt.Println(err != nil)
+	// Output: true
+}

@@ -108,11 +108,10 @@ func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment
 	if !e.reserve(bytes) {
 		return nil, nil, e.limitError(bytes)
 	}
-	mem, head := newMemory(bytes, pageSize)
-	locked, err := e.lock(mem, bytes)
+	mem, head, locked, err := e.makeMemory(bytes)
 	if err != nil {
 		e.owned.Add(-bytes)
-		return nil, nil, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
+		return nil, nil, err
 	}
 	s := e.cut(class, size, n, mem, head, near)
 	s.locked.Store(locked)
@@ -134,6 +133,27 @@ func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment
 		e.watchGC()
 	}
 	return s, mem, nil
+}
+
+// makeMemory returns page-locked memory, on the engine's node.
+func (e *Engine) makeMemory(bytes int64) (mem unsafe.Pointer, head uintptr, locked bool, err error) {
+	e.chooseHost() // and so the node
+	mem, head = newMemory(bytes, pageSize)
+	pages := (uintptr(bytes) + pageSize - 1) / pageSize * pageSize
+	if err := e.settle(mem, pages); err != nil {
+		return nil, 0, false, err
+	}
+	if bytes >= largeBlock {
+		s := unsafe.Slice((*byte)(mem), bytes)
+		adviseHuge(s)
+		touch(e.parallelism, s)
+	}
+	locked, err = e.lock(mem, bytes)
+	e.unsettle(mem, pages)
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
+	}
+	return mem, head, locked, nil
 }
 
 func (e *Engine) limitError(asked int64) error {

@@ -49,6 +49,9 @@ func (e *Engine) chooseHost() driver.Host {
 			}
 			e.host = host
 		}
+		if err := e.topology.choose(e.host); err != nil {
+			e.numaErr.Store(&refusal{fmt.Errorf("the device's NUMA node: %w", err)})
+		}
 		e.host = timedHost{e.host, &e.n.register, &e.n.unregister}
 		e.locking.Store(e.host.Name())
 	})

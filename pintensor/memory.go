@@ -33,17 +33,12 @@ func newMemory(size int64, page uintptr) (mem unsafe.Pointer, head uintptr) {
 		}
 		mem = unsafe.Add(mem, head)
 	}
-	if size >= largeBlock {
-		s := unsafe.Slice((*byte)(mem), size)
-		adviseHuge(s)
-		touch(s)
-	}
 	return mem, head
 }
 
-// touch makes the system give every page of fresh memory.
-func touch(s []byte) {
-	inParts(len(s), heapPage, func(from, to int) {
+// touch makes the system give every page of fresh memory, to at most that many goroutines at once.
+func touch(most int, s []byte) {
+	share(most, len(s), heapPage, func(from, to int) {
 		for i := from; i < to; i += 4096 {
 			s[i] = 0
 		}

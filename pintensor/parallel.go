@@ -43,9 +43,6 @@ func WithParallelism(n int) Option {
 	}
 }
 
-// inParts is share for an engine that was told nothing else.
-func inParts(n, unit int, work func(from, to int)) { share(mostParallel, n, unit, work) }
-
 // share calls work for the parts of the range [0, n), which together are all of it. Parts begin at multiples of
 // unit. Those of a large range are worked on at once, by at most that many goroutines, the caller's among them.
 func share(most, n, unit int, work func(from, to int)) {

@@ -20,7 +20,7 @@ func TestPartsAreTheWholeAndDoNotOverlap(t *testing.T) {
 		for _, unit := range []int{1, 3, 16, 4096} {
 			var mu sync.Mutex
 			var parts [][2]int
-			inParts(n, unit, func(from, to int) {
+			share(mostParallel, n, unit, func(from, to int) {
 				mu.Lock()
 				defer mu.Unlock()
 				parts = append(parts, [2]int{from, to})

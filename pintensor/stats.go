@@ -43,6 +43,8 @@ type Stats struct {
 	Unlocked  int64  `json:"unlocked"`             // blocks among Cold that could not be page-locked and are ordinary memory
 	Locking   string `json:"locking"`              // how memory is page-locked: "cuda", "mlock", or "" when nothing was asked for yet
 	NoCUDA    string `json:"no_cuda,omitempty"`    // why that is not "cuda"; "" if it is, or nothing was asked for yet
+	NUMANode  int    `json:"numa_node"`            // where new memory is, -1 where the system puts it; see WithNUMANode
+	NUMAError string `json:"numa_error,omitempty"` // why it may be elsewhere; "" if nothing failed
 	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and what to do about it; "" if none failed
 }
 
@@ -128,6 +130,11 @@ func (e *Engine) Stats() Stats {
 		l.addTo(&s)
 	}
 	s.Locking, _ = e.locking.Load().(string)
+	s.NUMANode = noNode
+	if s.Locking != "" { // the host was chosen, and with it the node
+		s.NUMANode = e.topology.node
+	}
+	s.NUMAError = e.numaErr.Load().text()
 	s.NoCUDA, s.LockError = e.noCUDA.Load().text(), e.lockErr.Load().text()
 	return s
 }

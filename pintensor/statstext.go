@@ -38,10 +38,13 @@ func (s Stats) LogValue() slog.Value {
 		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten), slog.Int64("lost_holds", s.LostHolds),
 		slog.Int64("waits", s.Waits), slog.Int64("trims", s.Trims), slog.Int64("unlocked", s.Unlocked),
 		slog.Any("register_calls", s.RegisterCalls), slog.Any("unregister_calls", s.UnregisterCalls),
-		slog.String("locking", s.Locking),
+		slog.String("locking", s.Locking), slog.Int("numa_node", s.NUMANode),
 	}
 	if s.NoCUDA != "" {
 		attrs = append(attrs, slog.String("no_cuda", s.NoCUDA))
+	}
+	if s.NUMAError != "" {
+		attrs = append(attrs, slog.String("numa_error", s.NUMAError))
 	}
 	if s.LockError != "" {
 		attrs = append(attrs, slog.String("lock_error", s.LockError))

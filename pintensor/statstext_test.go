@@ -32,7 +32,7 @@ func full(t *testing.T) (s Stats) {
 			switch f := v.Field(i); f.Kind() {
 			case reflect.Struct:
 				fill(f)
-			case reflect.Int64:
+			case reflect.Int64, reflect.Int:
 				f.SetInt(next)
 				next++
 			case reflect.String:

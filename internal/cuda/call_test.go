@@ -125,6 +125,8 @@ func useAll(l *fakeLibrary) (failed []error) {
 	}
 	var b [64]byte
 	host := unsafe.Pointer(&b)
+	_, err = drv.Host().(driver.Located).PCIBusID()
+	note(err)
 	if note(drv.Host().Register(host, 64)) {
 		note(drv.Host().Unregister(host))
 	}
@@ -276,6 +278,34 @@ func TestFailureAndFailedPop(t *testing.T) {
 	}
 	clear(l.fail)
 	clear(l.current)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhereTheDeviceIs(t *testing.T) {
+	l := newFake(t)
+	drv, err := load(l.lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := drv.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := drv.Host().(driver.Located)
+	if id, err := host.PCIBusID(); id != "0000:3b:01.0" || err != nil {
+		t.Errorf("%q, %v; want device 1's, as sysfs writes it", id, err)
+	}
+	l.fail["cuDeviceGetPCIBusId"] = fakeError
+	if _, err := host.PCIBusID(); !mentions(err, "cuDeviceGetPCIBusId") {
+		t.Errorf("%v, want the injected failure", err)
+	}
+	clear(l.fail)
+	drv.lib.deviceGetPCIBusID.addr = 0
+	if _, err := host.PCIBusID(); !errors.Is(err, driver.ErrNotSupported) {
+		t.Errorf("%v, want ErrNotSupported", err)
+	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

@@ -37,6 +37,7 @@ var signatures = map[string]signature{
 	"cuDeviceGet":                  {args: 2},
 	"cuDeviceGetName":              {args: 3},
 	"cuDeviceGetAttribute":         {args: 3},
+	"cuDeviceGetPCIBusId":          {args: 3},
 	"cuDevicePrimaryCtxRetain":     {args: 2},
 	"cuDevicePrimaryCtxRelease_v2": {args: 1},
 	"cuDevicePrimaryCtxGetState":   {args: 3},
@@ -218,6 +219,8 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 		*at[int32](a[0]) = int32(a[1])
 	case "cuDeviceGetName":
 		copy(unsafe.Slice(at[byte](a[0]), a[1]), "Fake\x00rest")
+	case "cuDeviceGetPCIBusId":
+		copy(unsafe.Slice(at[byte](a[0]), a[1]), fmt.Sprintf("0000:3B:%02X.0\x00rest", a[2]))
 	case "cuDeviceGetAttribute", "cuMemHostRegister_v2":
 		if name == "cuMemHostRegister_v2" {
 			l.held[a[0]] = "registration"

@@ -4,8 +4,10 @@ package cuda
 // retains one.
 
 import (
+	"bytes"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -84,6 +86,29 @@ func (h *host) Unregister(p unsafe.Pointer) error {
 		return err
 	}
 	return errors.Join(err, f.call(&lib.primaryCtxRelease, in.dev))
+}
+
+// PCIBusID makes the host a driver.Located.
+func (h *host) PCIBusID() (string, error) {
+	lib := h.driver.lib
+	f := newFrame(lib)
+	defer f.free()
+	if lib.deviceGetPCIBusID.addr == 0 {
+		return "", driver.ErrNotSupported
+	}
+	dev, err := h.choose(f)
+	if err != nil {
+		return "", err
+	}
+	id := new([16]byte) // "0000:3b:00.0" and room for domains of 32 bits
+	if err := f.callEscaping(&lib.deviceGetPCIBusID, uintptr(unsafe.Pointer(id)), uintptr(len(id)), dev); err != nil {
+		return "", err
+	}
+	n := bytes.IndexByte(id[:], 0)
+	if n < 0 {
+		n = len(id)
+	}
+	return strings.ToLower(string(id[:n])), nil
 }
 
 // retain retains the primary context of a device that the program uses: one that is active, else the one

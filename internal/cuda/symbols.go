@@ -28,6 +28,7 @@ type library struct {
 	deviceGet          symbol // (CUdevice *, int ordinal)
 	deviceGetName      symbol // (char *name, int len, CUdevice)
 	deviceGetAttribute symbol // (int *value, CUdevice_attribute, CUdevice)
+	deviceGetPCIBusID  symbol // (char *id, int len, CUdevice)
 
 	primaryCtxRetain   symbol // (CUcontext *, CUdevice)
 	primaryCtxRelease  symbol // (CUdevice)
@@ -102,6 +103,7 @@ func (l *library) entries() []entry {
 		{&l.deviceGet, "cuDeviceGet", false},
 		{&l.deviceGetName, "cuDeviceGetName", false},
 		{&l.deviceGetAttribute, "cuDeviceGetAttribute", false},
+		{&l.deviceGetPCIBusID, "cuDeviceGetPCIBusId", true},
 		{&l.primaryCtxRetain, "cuDevicePrimaryCtxRetain", false},
 		{&l.primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", false},
 		{&l.primaryCtxGetState, "cuDevicePrimaryCtxGetState", false},

@@ -57,6 +57,12 @@ type Host interface {
 	Unregister(p unsafe.Pointer) error
 }
 
+// Located is a Host that knows where on the machine its device is. Not every Host does.
+type Located interface {
+	// PCIBusID returns the address of the device that memory is registered through, such as "0000:3b:00.0".
+	PCIBusID() (string, error)
+}
+
 // Driver gives access to the devices of one kind.
 type Driver interface {
 	Host() Host
