@@ -27,11 +27,14 @@ var mnist = []model{
 	}},
 }
 
+// tiny has hardly anything to compute: what a step costs by itself.
+var tiny = model{"tiny", tensor.Shape{4}, tensor.Shape{}, examples[0].build}
+
 // BenchmarkStep is one step of training with plain gradient descent, in float32.
 func BenchmarkStep(b *testing.B) {
-	for _, m := range mnist {
+	for _, m := range append(mnist, tiny) {
 		for _, batch := range []int{64, 256} {
-			if m.name == "cnn" && batch > 64 {
+			if m.name != "mlp" && batch > 64 {
 				continue
 			}
 			name := fmt.Sprintf("model=%s/batch=%d", m.name, batch)

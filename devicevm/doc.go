@@ -85,8 +85,9 @@
 //
 // # Platforms
 //
-// The software device, everywhere: it runs the graph on the host's cores, faster than tapeMachine, with the
-// BLAS that gorgonia.Use has set.
+// The software device, everywhere: it runs the graph on the host's cores, some times faster than tapeMachine. Products of
+// matrices are by kernels of its own where the processor has AVX2 and FMA, as those for amd64 since 2013 and 2017 have,
+// else by gonum; or by the BLAS that gorgonia.Use has set, if any.
 //
 // CUDA devices are refused today with ErrUnsupported. What will run on them, kernels of this module's own and cuBLAS
 // where it is installed, captured into graphs, passes all tests on an emulated GPU, and waits for a real one.

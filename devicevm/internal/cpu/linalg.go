@@ -6,6 +6,7 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -14,6 +15,12 @@ func transposed(t bool) blas.Transpose {
 		return blas.Trans
 	}
 	return blas.NoTrans
+}
+
+// ownBLAS reports whether the user has not chosen a BLAS by gorgonia.Use: gonum's is there by default.
+func ownBLAS() bool {
+	_, ok := G.WhichBLAS().(gonum.Implementation)
+	return ok
 }
 
 // gemm is c = op(a) x op(b): m x n from m x k and k x n, all row-major and contiguous.
@@ -30,6 +37,10 @@ func gemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
 	}
 	if k == 0 {
 		clear(c)
+		return
+	}
+	if vectors && m >= tileRows && n >= 4 && ownBLAS() {
+		vectorGemm(transA, transB, m, n, k, a, b, c)
 		return
 	}
 	switch c := any(c).(type) {

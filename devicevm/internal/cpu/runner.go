@@ -1,7 +1,7 @@
 // Package cpu runs programs on the host's cores.
 //
-// Matrix products go to the BLAS that gorgonia.Use has set, gonum's by default. Everything else is plain Go. Work
-// is divided among cores only where each has much of it, and never so that the division changes the result: two
+// Matrix products are by kernels in assembly where the processor has AVX2 and FMA, unless gorgonia.Use has set a BLAS;
+// then, and elsewhere, by that. Everything else is plain Go. Work is divided among cores only where each has much of it, and never so that the division changes the result: two
 // runs give the same bits on any number of cores.
 package cpu
 
