@@ -54,6 +54,8 @@ type Loader struct {
 	shallow      atomic.Bool  // there was no memory for a larger depth
 	shallowest   int          // the depth to begin with
 
+	order, data string // for States
+
 	spent tally // by workers of runs that are over; guarded by mu
 	trace *asynccopy.Trace
 	counters
@@ -87,6 +89,10 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	}
 	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, trace: traceOf(cfg.Stream), freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
+	l.order = l.describeOrder()
+	if f, ok := ds.(Fingerprinter); ok {
+		l.data = f.Fingerprint()
+	}
 	if cfg.LastBatch == PadLast && l.rows > 0 {
 		l.rows = cfg.BatchSize
 	}

@@ -86,6 +86,7 @@ type State struct {
 	Seed      uint64   `json:"seed,string"` // text: JSON numbers of other languages end at 2^53
 	Samples   int      `json:"samples"`     // of the data set
 	Fields    []string `json:"fields"`
+	Data      string   `json:"data,omitempty"` // what the data set says of itself, see [Fingerprinter]
 	Order     string   `json:"order"`
 	BatchSize int      `json:"batch_size"`
 	LastBatch string   `json:"last_batch"`
@@ -110,30 +111,41 @@ func (l *Loader) State() State {
 
 func (l *Loader) describe() State {
 	s := State{
-		Version: stateVersion, Seed: l.cfg.Seed, Samples: l.plan.samples, Fields: l.layout.describe(),
+		Version: stateVersion, Seed: l.cfg.Seed, Samples: l.plan.samples, Fields: l.layout.describe(), Data: l.data, Order: l.order,
 		BatchSize: l.cfg.BatchSize, LastBatch: l.cfg.LastBatch.String(), Rank: l.plan.rank, WorldSize: l.plan.world,
 	}
-	switch {
-	case l.plan.feed != nil:
-		s.Samples, s.Order = -1, fmt.Sprintf("%v, shuffled: %v", l.ds, l.cfg.Shuffle)
-	case l.plan.dealt != nil:
-		s.Order = fmt.Sprintf("BatchSampler %T", l.plan.dealt)
-	case l.cfg.Sampler != nil:
-		s.Order = fmt.Sprintf("Sampler %T of %d", l.plan.sampler, l.plan.places)
-	case l.cfg.Shuffle:
-		s.Order = "shuffled"
-	default:
-		s.Order = "sequential"
+	if l.plan.feed != nil {
+		s.Samples = -1
 	}
 	return s
+}
+
+// describeOrder writes what decides on the order, for a State to compare.
+func (l *Loader) describeOrder() string {
+	switch {
+	case l.plan.feed != nil:
+		return fmt.Sprintf("%v, shuffled: %v", l.ds, l.cfg.Shuffle)
+	case l.plan.dealt != nil:
+		return fmt.Sprintf("BatchSampler %T%s", l.plan.dealt, fingerprint(l.plan.dealt))
+	case l.cfg.Sampler != nil:
+		return fmt.Sprintf("Sampler %T of %d%s", l.plan.sampler, l.plan.places, fingerprint(l.plan.sampler))
+	case l.cfg.Shuffle:
+		return "shuffled"
+	}
+	return "sequential"
 }
 
 // Restore makes the next loop continue at s, with exactly the batches that would have followed there. The
 // number of workers, Prefetch, Unordered, Stream and what happens to errors may be different. It returns
 // [ErrRunning] while a loop runs, and an [ErrState] that lists what differs if s is of another data set,
 // order or seed, batch size or rank; the Loader is where it was then.
+//
+// WorldSize may be different, too, where all ranks together had consumed as many batches as make a whole number for
+// each rank now, and s was not taken in an Unordered epoch that is not over: the ranks then share what was left
+// of the epoch. Every rank restores a State, of whichever rank, taken after the same batch.
 func (l *Loader) Restore(s State) error {
-	if err := l.fits(s); err != nil {
+	at, err := l.fits(s)
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -144,15 +156,16 @@ func (l *Loader) Restore(s State) error {
 	case l.run != nil || l.starting:
 		return ErrRunning
 	}
-	l.at = position{s.Epoch, s.Batch, slices.Clone(s.Ahead)}
+	l.at = at
 	l.setEpoch, l.resumed = nil, true
 	return nil
 }
 
-// fits returns an error that lists what of s is not as this Loader's States are.
-func (l *Loader) fits(s State) error {
+// fits returns the place of s, and an error that lists what of s is not as this Loader's States are.
+func (l *Loader) fits(s State) (position, error) {
+	at := position{s.Epoch, s.Batch, slices.Clone(s.Ahead)}
 	if s.Version != stateVersion {
-		return fmt.Errorf("dataloader: Restore: %w: State.Version = %d: want %d", ErrState, s.Version, stateVersion)
+		return at, fmt.Errorf("dataloader: Restore: %w: State.Version = %d: want %d", ErrState, s.Version, stateVersion)
 	}
 	want := l.describe()
 	var errs []error
@@ -164,6 +177,9 @@ func (l *Loader) fits(s State) error {
 	}
 	if !slices.Equal(s.Fields, want.Fields) {
 		differ("Fields", s.Fields, want.Fields)
+	}
+	if s.Data != want.Data {
+		differ("Data", fmt.Sprintf("%q", s.Data), fmt.Sprintf("%q", want.Data))
 	}
 	if s.Order != want.Order {
 		differ("Order", s.Order, want.Order)
@@ -177,16 +193,20 @@ func (l *Loader) fits(s State) error {
 	if s.LastBatch != want.LastBatch {
 		differ("LastBatch", s.LastBatch, want.LastBatch)
 	}
-	if s.Rank != want.Rank || s.WorldSize != want.WorldSize {
+	if s.WorldSize < 1 || s.Rank < 0 || s.Rank >= s.WorldSize || s.Rank != want.Rank && (s.WorldSize == want.WorldSize || l.plan.feed != nil) ||
+		s.WorldSize != want.WorldSize && l.plan.feed != nil { // which is divided among ranks as it comes
 		differ("Rank", fmt.Sprintf("%d of %d", s.Rank, s.WorldSize), fmt.Sprintf("%d of %d", want.Rank, want.WorldSize))
 	}
 	if s.Epoch < 0 || s.Epoch > maxEpoch {
 		differ("Epoch", s.Epoch, fmt.Sprintf("epochs 0 to %d", maxEpoch))
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...)
+		return at, errors.Join(errs...)
 	}
 	n := l.plan.len(s.Epoch)
+	if s.WorldSize != want.WorldSize {
+		return l.redeal(s, n)
+	}
 	if s.Batch < 0 || s.Batch > max(n-1, 0) {
 		differ("Batch", s.Batch, fmt.Sprintf("batches 0 to %d in epoch %d", n-1, s.Epoch))
 	}
@@ -198,5 +218,34 @@ func (l *Loader) fits(s State) error {
 		}
 		last = b
 	}
-	return errors.Join(errs...)
+	return at, errors.Join(errs...)
+}
+
+// redeal returns the place of s, which is of another number of ranks, in an epoch of n batches for each rank now. The
+// first b batches of w ranks are the first b*w*BatchSize places of the order, however many ranks there are.
+func (l *Loader) redeal(s State, n int) (position, error) {
+	w := l.plan.world
+	differ := func(format string, args ...any) (position, error) {
+		return position{}, fmt.Errorf("dataloader: Restore: %w: State of %d ranks, this loader is one of %d: %s", ErrState, s.WorldSize, w, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case len(s.Ahead) > 0:
+		return differ("State.Ahead = %v: want none, which means a State without Unordered or of an epoch's start", s.Ahead)
+	case s.Batch < 0 || s.Batch > maxInt/s.WorldSize:
+		return differ("State.Batch = %d: want a batch of the epoch", s.Batch)
+	}
+	done := s.Batch * s.WorldSize
+	if done%w > 0 {
+		return differ("State.Batch = %d makes %d batches of all ranks together: want a multiple of %d", s.Batch, done, w)
+	}
+	switch b := done / w; {
+	case b == 0:
+		return position{epoch: s.Epoch}, nil
+	case b < n:
+		return position{epoch: s.Epoch, batch: b}, nil
+	case b == n: // what one number of ranks fills up or cuts the other does not
+		return position{epoch: s.Epoch + 1}, nil
+	default:
+		return differ("State.Batch = %d: want a batch of the epoch, which has %d for each rank now", s.Batch, n)
+	}
 }

@@ -69,6 +69,7 @@ func TestResumeAfterAnyBatch(t *testing.T) {
 		"dropped":    {BatchSize: 4, Shuffle: true, LastBatch: DropLast},
 		"ranked":     {BatchSize: 4, Shuffle: true, Rank: 1, WorldSize: 2},
 		"batches":    {BatchSampler: growing{}},
+		"weighted":   {BatchSize: 4, Sampler: weights(18, 1)},
 	} {
 		cfg.Pin = e
 		cfg.Workers = 3
@@ -193,7 +194,10 @@ func TestRestoreRefusesWhatDoesNotFit(t *testing.T) {
 		"State.Seed = 6: this loader has 5":                                   func(s *State) { s.Seed = 6 },
 		"State.BatchSize = 8: this loader has 4":                              func(s *State) { s.BatchSize = 8 },
 		"State.LastBatch = DropLast: this loader has KeepLast":                func(s *State) { s.LastBatch = "DropLast" },
-		"State.Rank = 0 of 2: this loader has 0 of 1":                         func(s *State) { s.WorldSize = 2 },
+		"State.Rank = 0 of 0: this loader has 0 of 1":                         func(s *State) { s.WorldSize = 0 },
+		"State.Rank = 2 of 2: this loader has 0 of 1":                         func(s *State) { s.Rank, s.WorldSize = 2, 2 },
+		"State.Rank = -1 of 2: this loader has 0 of 1":                        func(s *State) { s.Rank, s.WorldSize = -1, 2 },
+		"State.Data = \"x\": this loader has \"\"":                            func(s *State) { s.Data = "x" },
 		"State.Fields = [x]: this loader has":                                 func(s *State) { s.Fields = []string{"x"} },
 		"State.Epoch = -1: this loader has epochs 0 to ":                      func(s *State) { s.Epoch = -1 },
 		fmt.Sprintf("State.Epoch = %d: this loader has epochs", math.MaxInt):  func(s *State) { s.Epoch = math.MaxInt },
