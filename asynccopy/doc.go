@@ -28,7 +28,8 @@
 //	                                     the host
 //	ToHost                               nothing; Download.Wait                 the copy
 //	ToHostInto                           nothing; Event.Wait                    the copy
-//	Record, Use, Release, Stream.Wait    nothing
+//	Record, Use, Used, Release,          nothing
+//	Stream.Wait
 //	Event.Wait, Synchronize              the work, or ctx
 //	Stream.Close, Device.Close, Trim     the work
 //
@@ -53,7 +54,7 @@
 // Every call may be made from any goroutine; goroutines may move between threads. A stream runs its work in
 // order of issue. A Tensor orders the streams that use it: what reads follows the last write, what writes
 // follows everything, what frees too, all of it on the device. Only work of other code must be told of:
-// [Tensor.Use].
+// [Tensor.Use] before it is issued, and [Tensor.Used] after, so that copies for the next work can overlap with it.
 //
 // Cancelling a ctx stops the waiting, not the work.
 //

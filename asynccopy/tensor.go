@@ -126,7 +126,8 @@ func byteSize(dt tensor.Dtype, shape []int) (int64, error) {
 	return n, err
 }
 
-// Ready returns the event of the last copy that wrote x. Of a Tensor that none wrote it is complete.
+// Ready returns the event of the last copy that wrote x, or of the work that Used told of since. Of a Tensor that
+// none wrote it is complete.
 func (x *Tensor) Ready() *Event {
 	if x == nil || x.buf == nil {
 		return new(Event)
@@ -148,7 +149,7 @@ func (x *Tensor) Wait(ctx context.Context) error { return x.Ready().Wait(ctx) }
 // Work that is issued to s from now on follows, on the device, the work on x that this package has issued
 // so far. From now until the next copy into x or Release, x counts as used by everything issued to s: a
 // copy from or into x on another stream, and the freeing of x's memory, follow whatever was issued to s by
-// then. A copy into x ends that, so call Use again for work that follows one.
+// then. A copy into x ends that, and so does Used: call Use again for work that follows.
 func (x *Tensor) Use(s *Stream) error {
 	if err := x.check(s, "Use"); err != nil {
 		return err
