@@ -4,7 +4,7 @@ package pintensor
 
 import (
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -394,19 +394,35 @@ func (h *fakeHost) count() int {
 	return len(h.sizes)
 }
 
+// BenchmarkRegister page-locks memory in place and undoes it, through the host that programs have: CUDA, or the system
+// within its limit. With fake=true it is what the engine adds to that.
 func BenchmarkRegister(b *testing.B) {
-	e := benchEngine(b)
-	d := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(1<<20))
-	at := rand.IntN(100)
-	part := slice(b, d, tensor.S(at, at+1000))
-	b.ReportAllocs()
-	for b.Loop() {
-		unregister, err := e.Register(part)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := unregister(); err != nil {
-			b.Fatal(err)
+	for _, fake := range []bool{true, false} {
+		for _, size := range append(slices.Clone(benchSizes), 256<<20) {
+			b.Run(fmt.Sprintf("fake=%v/size=%s", fake, sizeName(size)), func(b *testing.B) {
+				e := must[*Engine](b)(NewEngine())
+				if fake {
+					e = benchEngine(b)
+				}
+				d := written(tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(size+100)))
+				part := slice(b, d, tensor.S(100, size+100)) // of any alignment
+				if unregister, err := e.Register(part); err != nil {
+					b.Skipf("the system does not lock that much: %v", err)
+				} else if err := unregister(); err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					unregister, err := e.Register(part)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if err := unregister(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }
