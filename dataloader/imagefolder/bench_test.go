@@ -130,14 +130,11 @@ func BenchmarkStages(b *testing.B) {
 			}
 		})
 	}
-	set := &Set{cfg: c}
-	for i := range 3 {
-		set.tables = append(set.tables, c.table(i))
-	}
-	if err := set.cfg.check(); err != nil {
+	d, err := NewDecoder(c)
+	if err != nil {
 		b.Fatal(err)
 	}
-	rows, err := dataloader.MakeRows(set.Fields(), 1)
+	rows, err := dataloader.MakeRows([]dataloader.Field{d.Field("image")}, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -145,7 +142,7 @@ func BenchmarkStages(b *testing.B) {
 	b.Run("normalise", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			set.store(rows.Row(0), pixels)
+			d.store(rows.Row(0), 0, pixels)
 		}
 	})
 }

@@ -28,6 +28,8 @@
 // Transparency is dropped, 16 bits a colour become 8, and CMYK becomes RGB. As in torchvision, an orientation
 // that a camera noted (EXIF) is not applied.
 //
+// A [Decoder] does the same with images that come from elsewhere, such as tar files.
+//
 // # Ownership
 //
 // A [Set] holds no file open: one is opened for each Read, and closed in it. There is nothing to close.

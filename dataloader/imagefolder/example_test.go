@@ -52,3 +52,34 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output: imagefolder: testdata/none: open .: no such file or directory
 }
+
+// Images that come from elsewhere: here from memory, elsewhere from tar files or a data base.
+func ExampleDecoder() {
+	decoder, err := imagefolder.NewDecoder(imagefolder.Config{Height: 16, Width: 16, Gray: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	files := []string{"testdata/in_420.jpg", "testdata/in_rgb.png", "testdata/none.jpg"}
+	set := dataloader.FromFunc(len(files), []dataloader.Field{decoder.Field("image")}, func(_ context.Context, i int, row dataloader.Row) error {
+		data, err := testdata.ReadFile(files[i])
+		if err != nil {
+			return err
+		}
+		return decoder.Decode(data, row, 0)
+	})
+	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for batch, err := range loader.Batches(context.Background()) {
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(batch.Host(0).Shape())
+	}
+	// Output:
+	// (2, 1, 16, 16)
+	// dataloader: epoch 0, batch 1, sample 2: open testdata/none.jpg: file does not exist
+}

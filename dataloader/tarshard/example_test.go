@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"log"
 	"os"
 	"path/filepath"
@@ -124,4 +125,43 @@ func ExampleNew() {
 	shard, key := set.Key(3)
 	fmt.Println(set.Len(), "samples; number 3 is", key, "in", shard)
 	// Output: 5 samples; number 3 is 0000 in 1.tar
+}
+
+// A stream as a Loader's data set: the shards are read in turn, their samples shuffled in a buffer, and decoded by all
+// workers.
+func ExampleStreamFS_loader() {
+	fsys := fstest.MapFS{"0.tar": {Data: shard(3)}, "1.tar": {Data: shard(3)}}
+	shards, err := tarshard.Expand("{0..1}.tar")
+	if err != nil {
+		log.Fatal(err)
+	}
+	set, err := dataloader.FromStream(dataloader.Source[*tarshard.Sample]{
+		Fields: []dataloader.Field{{Name: "class", Dtype: tensor.Int64}},
+		Shards: len(shards),
+		Open: func(_ context.Context, _, shard int) iter.Seq2[*tarshard.Sample, error] {
+			return tarshard.StreamFS(fsys, shards[shard])
+		},
+		Read: func(_ context.Context, s *tarshard.Sample, row dataloader.Row) error {
+			class, err := strconv.ParseInt(string(s.Files["cls"]), 10, 64)
+			dataloader.Values[int64](row, 0)[0] = class
+			return err
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for batch, err := range loader.Batches(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(batch.Host(0).Data())
+	}
+	// Output:
+	// [0 1 0 0]
+	// [1 0]
 }

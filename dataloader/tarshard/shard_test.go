@@ -271,6 +271,66 @@ func TestLoader(t *testing.T) {
 	}
 }
 
+// A stream of shards, one of which was cut off, through the loader.
+func TestStreamThroughLoader(t *testing.T) {
+	leak.Check(t)
+	var files []string
+	for i := range 30 {
+		files = append(files, fmt.Sprintf("s%02d.cls", i), fmt.Sprint(i))
+	}
+	whole := pack(t, files...)
+	fsys := fstest.MapFS{"0": {Data: whole}, "1": {Data: zstandard(t, whole)}, "2": {Data: whole[:10*1024+513]}, "3": {Data: gzipped(t, whole)}}
+	set, err := dataloader.FromStream(dataloader.Source[*tarshard.Sample]{
+		Fields: []dataloader.Field{{Dtype: tensor.Int64}}, Shards: 4, Interleave: 2,
+		Open: func(_ context.Context, _, shard int) iter.Seq2[*tarshard.Sample, error] {
+			return tarshard.StreamFS(fsys, fmt.Sprint(shard))
+		},
+		Read: func(_ context.Context, s *tarshard.Sample, row dataloader.Row) error {
+			_, err := fmt.Sscan(string(s.Files["cls"]), &dataloader.Values[int64](row, 0)[0])
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := pintensor.NewEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	l, err := dataloader.New(set, dataloader.Config{BatchSize: 8, Shuffle: true, Workers: 3, Pin: e, OnError: dataloader.SkipErrors})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	seen := make(map[int64]int)
+	for batch, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range batch.Host(0).Data().([]int64) {
+			seen[i]++
+		}
+		for _, s := range batch.Skipped {
+			if !errors.Is(s, tarshard.ErrFormat) || !strings.Contains(s.Error(), "tarshard: 2: s10.cls: not a readable shard: truncated") {
+				t.Errorf("skipped: %v", s)
+			}
+		}
+	}
+	for i := range int64(30) {
+		want := 3
+		if i < 10 {
+			want = 4
+		}
+		if seen[i] != want {
+			t.Errorf("sample %d came %d times, want %d", i, seen[i], want)
+		}
+	}
+	if got := l.Stats().Skipped; got != 1 {
+		t.Errorf("Stats.Skipped = %d", got)
+	}
+}
+
 func TestExpand(t *testing.T) {
 	leak.Check(t)
 	for pattern, want := range map[string]string{
