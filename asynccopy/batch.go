@@ -30,7 +30,7 @@ const (
 // With nonBlocking the tensors in ts must not change until Wait of one of the results; they may be dropped, and
 // released to their pintensor.Engine, at once. After an error nothing is left on the device.
 func (s *Stream) ToDeviceBatch(ts []*tensor.Dense, nonBlocking bool) ([]*Tensor, error) {
-	xs, e, err := s.toDeviceBatch(ts)
+	xs, e, err := s.toDeviceBatch(ts, !nonBlocking)
 	if err != nil {
 		return nil, named("ToDeviceBatch", err)
 	}
@@ -45,7 +45,7 @@ func (s *Stream) ToDeviceBatch(ts []*tensor.Dense, nonBlocking bool) ([]*Tensor,
 	return xs, nil
 }
 
-func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
+func (s *Stream) toDeviceBatch(ts []*tensor.Dense, waits bool) ([]*Tensor, *Event, error) {
 	b, err := newBatch(ts)
 	if err != nil {
 		return nil, nil, err
@@ -64,7 +64,7 @@ func (s *Stream) toDeviceBatch(ts []*tensor.Dense) ([]*Tensor, *Event, error) {
 		return nil, nil, err
 	}
 	xs := b.parts(whole, ts)
-	e, err := s.uploadBatch(whole, b)
+	e, err := s.uploadBatch(whole, b, waits)
 	s.dev.postpone(whole.Release()) // the parts have the memory now
 	if err != nil {
 		for _, x := range xs {
@@ -167,7 +167,7 @@ func (b *batch) parts(whole *Tensor, ts []*tensor.Dense) []*Tensor {
 }
 
 // uploadBatch issues the copies into x. The event is of all of them.
-func (s *Stream) uploadBatch(x *Tensor, b *batch) (*Event, error) {
+func (s *Stream) uploadBatch(x *Tensor, b *batch, waits bool) (*Event, error) {
 	a, err := x.begin(s, true)
 	if err != nil {
 		b.Done()
@@ -192,7 +192,7 @@ func (s *Stream) uploadBatch(x *Tensor, b *batch) (*Event, error) {
 			return nil, err
 		}
 	}
-	return s.gatherIn(a, b, b.end, packAlign)
+	return s.gatherIn(a, b, b.end, packAlign, waits)
 }
 
 // copyMembers issues a copy for each, and one event.

@@ -172,6 +172,51 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
+// BenchmarkStaging compares what WithStaging can be given.
+func BenchmarkStaging(b *testing.B) {
+	for _, n := range []int{1 << 20, 16 << 20, 256 << 20} {
+		for _, goroutines := range []int{0, 4, 8, 12, 16} {
+			for _, chunk := range []int{0, 128 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20} {
+				if goroutines == 0 != (chunk == 0) || chunk > n {
+					continue
+				}
+				for _, direction := range []string{"in", "out"} {
+					b.Run(fmt.Sprintf("%s/goroutines=%d/chunk=%dKiB/direction=%s", size(n), goroutines, chunk>>10, direction), func(b *testing.B) {
+						d, err := asynccopy.OpenDefault(asynccopy.WithStaging(goroutines, chunk))
+						if err != nil {
+							b.Fatal(err)
+						}
+						defer d.Close()
+						if !d.IsCUDA() && n > 1<<20 {
+							b.Skip("the software device's own copies are no faster than the host's")
+						}
+						s, err := d.Default()
+						if err != nil {
+							b.Fatal(err)
+						}
+						t := pageable(n, 1)
+						x, err := s.ToDevice(t, false)
+						if err != nil {
+							b.Fatal(err)
+						}
+						b.SetBytes(int64(n))
+						for b.Loop() {
+							if direction == "in" {
+								err = s.ToDeviceInto(x, t, false)
+							} else {
+								_, err = s.ToHostInto(t, x, false)
+							}
+							if err != nil {
+								b.Fatal(err)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkPeer copies between two devices: CUDA's, if there are two, or software devices, through the host.
 func BenchmarkPeer(b *testing.B) {
 	for _, n := range benchSizes {

@@ -3,8 +3,8 @@ package asynccopy
 // This file has the staging of memory that is not page-locked: chunks that are, and the goroutines that copy
 // between the two.
 //
-// One goroutine moves 8 GB/s through the host's memory, eight more than 40. Each has two chunks, so that it
-// fills one while the device reads the other. Chunks are lent by the process's pintensor.Engine for one
+// One goroutine moves 8 GB/s through the host's memory, eight more than 40. Each has a few chunks, so that it
+// fills some while the device reads others. Chunks are lent by the process's pintensor.Engine for one
 // copy, so nothing stays lent when no copy is under way, and copies share nothing that one of them could
 // wait for: if the engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
 
@@ -24,11 +24,32 @@ import (
 
 const (
 	smallest   = 256 << 10 // up to here one goroutine and one chunk are faster than several
+	least      = 128 << 10 // of several chunks each: the host takes 20 µs for it, the driver 3
+	rounds     = 4         // chunks of each goroutine: the device begins when one is full, and ends with one
 	goroutines = 8         // of one copy at most; more gain nothing on the machines measured
 )
 
 // largest is what no chunk is larger than. Tests make it smaller, to go round with less.
-var largest = 4 << 20
+var largest = 2 << 20
+
+// staging is what WithStaging says, 0 for what copies choose.
+type staging struct{ goroutines, chunk int }
+
+// team returns how many goroutines a copy may have.
+func (s staging) team() int {
+	if s.goroutines > 0 {
+		return s.goroutines
+	}
+	return min(runtime.GOMAXPROCS(0), goroutines)
+}
+
+// step returns the size of a chunk for a copy.
+func (s staging) step(size int) int {
+	if s.chunk > 0 {
+		return s.chunk
+	}
+	return min(max((size-1)/(rounds*s.team())+1, least), largest)
+}
 
 // chunk is memory that a device copies from or to.
 type chunk struct {
@@ -104,30 +125,33 @@ type chunked struct {
 }
 
 func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chunked {
-	step := min(max((size-1)/(2*workers())+1, smallest), largest)
-	step = (step + elem - 1) / elem * elem
+	step := (s.dev.staging.step(size) + elem - 1) / elem * elem
 	return &chunked{stream: s, event: e, ptr: ptr, step: step, size: size}
 }
 
-func workers() int { return min(runtime.GOMAXPROCS(0), goroutines) }
-
 func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
 
-// run has goroutines do work, each with two chunks, and returns the first error when all have ended.
+// run has goroutines do work, each with chunks of its own, and returns the first error when all have ended. The caller's is
+// one of them.
 func (c *chunked) run(work func(w *worker) error) error {
-	c.team = min(workers(), c.count())
-	c.next.Store(int64(2 * c.team))
-	var g errgroup.Group
-	for i := range c.team {
-		g.Go(func() error {
-			err := work(&worker{chunked: c, first: i})
-			if err != nil {
-				c.failed.Store(true)
-			}
-			return err
-		})
+	c.team = min(c.stream.dev.staging.team(), c.count())
+	c.next.Store(int64(rounds * c.team))
+	one := func(i int) error {
+		err := work(&worker{chunked: c, first: i})
+		if err != nil {
+			c.failed.Store(true)
+		}
+		return err
 	}
-	return g.Wait()
+	var g errgroup.Group
+	for i := 1; i < c.team; i++ {
+		g.Go(func() error { return one(i) })
+	}
+	first := one(0)
+	if err := g.Wait(); first == nil {
+		return err
+	}
+	return first
 }
 
 // worker is one of the goroutines.
@@ -135,15 +159,15 @@ type worker struct {
 	*chunked
 	first int // its first chunk
 	turn  int // how many it has taken
-	pair  [2]*chunk
+	own   [rounds]*chunk
 }
 
-// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first two are
-// its own, so that a copy of no more than two a worker is issued without waiting for the device. It copies
-// the rest as it comes to it.
+// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first ones are
+// its own, so that a copy of no more than those is issued without waiting for the device. It copies the rest
+// as it comes to it.
 func (w *worker) take() (off, n int) {
 	i := w.first + w.turn*w.team
-	if w.turn >= 2 {
+	if w.turn >= rounds {
 		i = int(w.next.Add(1) - 1)
 	}
 	w.turn++
@@ -157,7 +181,7 @@ func (w *worker) take() (off, n int) {
 // ready returns the chunk for what was taken last, when the device has done with it.
 func (w *worker) ready() (*chunk, error) {
 	c, d := w.chunked, w.stream.dev
-	slot := &w.pair[w.turn%2]
+	slot := &w.own[w.turn%rounds]
 	if *slot != nil {
 		return *slot, d.fail(d.drv.SyncEvent((*slot).done))
 	}
@@ -218,7 +242,8 @@ func (w *worker) drain() error {
 			}
 		}
 	}
-	for _, k := range w.pair {
+	for i := range w.own {
+		k := w.own[(w.turn+i)%rounds] // the oldest first
 		if k == nil {
 			continue
 		}

@@ -29,6 +29,7 @@ type Device struct {
 	gone    chan struct{}         // closed when Close has done its work
 	dead    atomic.Pointer[error] // the sticky error
 	trace   *Trace
+	staging staging
 
 	events handles
 
@@ -86,7 +87,7 @@ func newDevice(dev driver.Device, ordinal int, cuda bool, o options) (*Device, e
 		dev = t
 	}
 	d := &Device{
-		drv: dev, ordinal: ordinal, cuda: cuda, trace: o.trace,
+		drv: dev, ordinal: ordinal, cuda: cuda, trace: o.trace, staging: o.staging,
 		engine: pintensor.Default, gone: make(chan struct{}),
 		streams: make(map[*Stream]struct{}),
 	}

@@ -347,6 +347,26 @@ func ExampleWithDeviceLimit() {
 	// Output: true asynccopy: 4194304 bytes are wanted, 0 are lent of the 1048576 that WithDeviceLimit allows: out of memory
 }
 
+// Copies of ordinary memory by four goroutines each, on a machine that has other work.
+func ExampleWithStaging() {
+	dev, err := asynccopy.OpenSoft(asynccopy.WithStaging(4, 1<<20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.Default()
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := s.ToDevice(tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(1024, 1024)), false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	fmt.Println(dev.Stats().ToDevice.Staged, "copy staged")
+	// Output: 1 copy staged
+}
+
 // Memory that was released is kept for the next tensor; Trim gives it to other programs.
 func ExampleDevice_Trim() {
 	dev, s := open()

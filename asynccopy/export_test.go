@@ -19,15 +19,15 @@ var LoadCUDA = cuda.Load
 // Smallest is the size in bytes above which a copy of pageable memory goes on in goroutines.
 const Smallest = smallest
 
-// Largest is the size of the largest chunk in tests: copies that need every chunk twice are then a few MiB. Under
-// the race detector each byte of a copy costs five.
+// Largest is twice the size of the largest chunk in tests: copies that need every chunk twice are then a few MiB.
+// Under the race detector each byte of a copy costs five.
 const Largest = 512 << 10
 
 // TestMain leaves chunks as they are for benchmarks.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {
-		largest = Largest
+		largest = Largest / 2
 	}
 	m.Run()
 }

@@ -8,7 +8,8 @@ import "fmt"
 type Option func(*options) error
 
 type options struct {
-	trace  *Trace
+	trace *Trace
+	staging
 	memory int64
 	limit  int64
 }
@@ -36,6 +37,23 @@ func WithDeviceLimit(bytes int64) Option {
 			return fmt.Errorf("WithDeviceLimit: bytes is %d, want at least 1", bytes)
 		}
 		o.limit = bytes
+		return nil
+	}
+}
+
+// WithStaging sets how copies of more than 256 KiB from or to memory that is not page-locked are staged: by how many
+// goroutines each, from 1 to 64, with page-locked chunks of how many bytes, from 4 KiB to 1 GiB; each goroutine has four.
+// 0 is what copies choose for themselves: as many goroutines as cores, at most 8, and chunks of 128 KiB to 2 MiB, by
+// the size of the copy. Measure before changing it: BenchmarkStaging in this package compares.
+func WithStaging(goroutines, chunkBytes int) Option {
+	return func(o *options) error {
+		if goroutines < 0 || goroutines > 64 {
+			return fmt.Errorf("WithStaging: goroutines is %d, want 1 to 64, or 0", goroutines)
+		}
+		if chunkBytes != 0 && (chunkBytes < 4<<10 || chunkBytes > 1<<30) {
+			return fmt.Errorf("WithStaging: chunkBytes is %d, want 4096 to %d, or 0", chunkBytes, 1<<30)
+		}
+		o.staging = staging{goroutines, chunkBytes}
 		return nil
 	}
 }

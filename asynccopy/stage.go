@@ -16,19 +16,19 @@ func newStage() *stage {
 	return &stage{issued: make(chan struct{}), landed: make(chan struct{})}
 }
 
-// start runs a stage in a goroutine of its own once the stages before it have issued all they have. list, if
+// start runs a stage, in a goroutine of its own or in the caller's if that waits for it anyway, once the stages before it have issued all they have. list, if
 // not nil, shows the stage's event to others, who may make stages that wait for it: so it runs when the stage
 // has its turn, or one of those could take a turn before it and wait for ever. run returns when the host's
 // part is done; if it has issued everything earlier, it calls its argument then. end, if not nil, runs when
 // everything is issued and before the stage counts as landed: it must not wait for any stage. The caller is
 // inside the gate, and so is the goroutine until it ends.
-func (s *Stream) start(st *stage, list func(), run func(issued func()) error, end func()) {
+func (s *Stream) start(st *stage, waits bool, list func(), run func(issued func()) error, end func()) {
 	s.gate.again()
 	before := s.turn.Swap(st)
 	if list != nil {
 		list()
 	}
-	go func() {
+	work := func() {
 		defer s.gate.leave()
 		if before != nil {
 			<-before.issued
@@ -44,5 +44,10 @@ func (s *Stream) start(st *stage, list func(), run func(issued func()) error, en
 			end()
 		}
 		close(st.landed)
-	}()
+	}
+	if waits {
+		work() // a goroutine would begin, and be seen to end, microseconds later
+	} else {
+		go work()
+	}
 }

@@ -170,10 +170,10 @@ func (s *Stream) Wait(e *Event) error {
 	case e.stream == nil:
 		return nil
 	case !s.dev.isNear(e.stream.dev):
-		s.start(newStage(), nil, func(func()) error { return e.Wait(context.Background()) }, nil)
+		s.start(newStage(), false, nil, func(func()) error { return e.Wait(context.Background()) }, nil)
 		return nil
 	case !e.landed():
-		s.start(newStage(), nil, func(func()) error {
+		s.start(newStage(), false, nil, func(func()) error {
 			<-e.stage.landed
 			return s.after(e)
 		}, nil)

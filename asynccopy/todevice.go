@@ -25,7 +25,7 @@ import (
 // wait on the host until the last chunk was issued: for as long as the host copies what fits into the
 // chunks, 8 MiB a core, and beyond that for the device. t's dtype must hold no pointers, and t no mask.
 func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
-	x, e, err := s.toDevice(t)
+	x, e, err := s.toDevice(t, !nonBlocking)
 	if err != nil {
 		return nil, named("ToDevice", err)
 	}
@@ -38,7 +38,7 @@ func (s *Stream) ToDevice(t *tensor.Dense, nonBlocking bool) (*Tensor, error) {
 	return x, nil
 }
 
-func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
+func (s *Stream) toDevice(t *tensor.Dense, waits bool) (*Tensor, *Event, error) {
 	layout, err := layoutOf(t)
 	if err != nil {
 		return nil, nil, fmt.Errorf("t: %w", err)
@@ -51,7 +51,7 @@ func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := s.upload(x, t, layout)
+	e, err := s.upload(x, t, layout, waits)
 	if err != nil {
 		s.dev.postpone(x.Release())
 		return nil, nil, err
@@ -64,7 +64,7 @@ func (s *Stream) toDevice(t *tensor.Dense) (*Tensor, *Event, error) {
 //
 // After an error that the driver gave, the contents of dst are undefined.
 func (s *Stream) ToDeviceInto(dst *Tensor, t *tensor.Dense, nonBlocking bool) error {
-	e, err := s.toDeviceInto(dst, t)
+	e, err := s.toDeviceInto(dst, t, !nonBlocking)
 	if err != nil {
 		return named("ToDeviceInto", err)
 	}
@@ -74,7 +74,7 @@ func (s *Stream) ToDeviceInto(dst *Tensor, t *tensor.Dense, nonBlocking bool) er
 	return nil
 }
 
-func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense) (*Event, error) {
+func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense, waits bool) (*Event, error) {
 	if err := dst.check(s, "ToDeviceInto"); err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func (s *Stream) toDeviceInto(dst *Tensor, t *tensor.Dense) (*Event, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
-	return s.upload(dst, t, layout)
+	return s.upload(dst, t, layout, waits)
 }
 
-// upload issues the copy of t into x. The caller is inside the gate.
-func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Event, error) {
+// upload issues the copy of t into x, for a caller that waits for it or not. The caller is inside the gate.
+func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout, waits bool) (*Event, error) {
 	a, err := x.begin(s, true)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout) (*Eve
 		defer a.end()
 		return s.copyIn(a, unsafe.Pointer(unsafe.SliceData(t.Raw)), n, hold)
 	}
-	e, err := s.gatherIn(a, &held{layout, hold}, n, int(t.Dtype().Size()))
+	e, err := s.gatherIn(a, &held{layout, hold}, n, int(t.Dtype().Size()), waits)
 	runtime.KeepAlive(t)
 	return e, err
 }
@@ -129,9 +129,9 @@ type held struct {
 
 // gatherIn issues the copy of n > 0 bytes through chunks, which the source fills in pieces of whole elements. It ends
 // the access and the source.
-func (s *Stream) gatherIn(a access, src source, n int64, elem int) (*Event, error) {
+func (s *Stream) gatherIn(a access, src source, n int64, elem int, waits bool) (*Event, error) {
 	if n > smallest {
-		return s.stageIn(a, src, int(n), elem)
+		return s.stageIn(a, src, int(n), elem, waits)
 	}
 	defer a.end()
 	chunk := s.dev.lend(n)
@@ -176,7 +176,7 @@ func (s *Stream) copy(a access, hold pintensor.Hold, call func(done driver.Event
 }
 
 // stageIn starts a copy through chunks.
-func (s *Stream) stageIn(a access, src source, size, elem int) (*Event, error) {
+func (s *Stream) stageIn(a access, src source, size, elem int, waits bool) (*Event, error) {
 	e, err := s.newEvent()
 	if err != nil {
 		src.Done()
@@ -190,7 +190,7 @@ func (s *Stream) stageIn(a access, src source, size, elem int) (*Event, error) {
 		s.track(e)
 		a.publish(e)
 	}
-	s.start(e.stage, list, func(func()) error {
+	s.start(e.stage, waits, list, func(func()) error {
 		err := c.run((*worker).fill)
 		src.Done()
 		if err == nil {

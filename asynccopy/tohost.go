@@ -111,7 +111,7 @@ func (d *Download) giveUp() error {
 // chunks; later calls on s then wait on the host until the last chunk was issued: for copies larger than 8
 // MiB a core, until most of it is done.
 func (s *Stream) ToHostInto(dst *tensor.Dense, x *Tensor, nonBlocking bool) (*Event, error) {
-	e, err := s.toHostInto(dst, x)
+	e, err := s.toHostInto(dst, x, !nonBlocking)
 	if err != nil {
 		return nil, named("ToHostInto", err)
 	}
@@ -123,7 +123,7 @@ func (s *Stream) ToHostInto(dst *tensor.Dense, x *Tensor, nonBlocking bool) (*Ev
 	return e, nil
 }
 
-func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
+func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor, waits bool) (*Event, error) {
 	if err := x.check(s, "ToHostInto"); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *Stream) toHostInto(dst *tensor.Dense, x *Tensor) (*Event, error) {
 	direct := a.size == 0 || hold.Pinned()
 	s.dev.counts.toHost.add(a.size, !direct)
 	if !direct {
-		return s.stageOut(a, dst, hold)
+		return s.stageOut(a, dst, hold, waits)
 	}
 	defer a.end()
 	return s.copyOut(a, dst, hold)
@@ -169,7 +169,7 @@ func (s *Stream) copyOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Eve
 }
 
 // stageOut starts a copy through chunks.
-func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Event, error) {
+func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold, waits bool) (*Event, error) {
 	e, err := s.newEvent()
 	if err != nil {
 		hold.Done()
@@ -183,7 +183,7 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold) (*Ev
 		s.track(e)
 		a.publish(e)
 	}
-	s.start(e.stage, list, func(issued func()) error {
+	s.start(e.stage, waits, list, func(issued func()) error {
 		c.issued = func() error {
 			err := s.recordStaged(e)
 			issued()
