@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"gorgonia.org/tensor"
 
@@ -100,6 +102,93 @@ func BenchmarkLoaderToDevice(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
 				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast, Stream: copies}, int64(size)*(784*4+8))
+			})
+		}
+	}
+}
+
+// BenchmarkFirstBatch is how long a loop waits for its first batch, with the next epoch read ahead and without. The
+// program does something else for a moment between loops, as it would to test or to save.
+func BenchmarkFirstBatch(b *testing.B) {
+	images, labels := mnist()
+	set, err := FromTensors(images, labels)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, single := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ahead=%v", !single), func(b *testing.B) {
+			e, err := pintensor.NewEngine()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			short, err := Subset(set, numbers(8*256))
+			if err != nil {
+				b.Fatal(err)
+			}
+			l, err := New(short, Config{BatchSize: 256, Shuffle: true, SingleEpoch: single, Pin: e})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			var waited time.Duration
+			for b.Loop() {
+				began, first := time.Now(), true
+				for _, err := range l.Batches(b.Context()) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					if first {
+						waited, first = waited+time.Since(began), false
+					}
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			b.ReportMetric(float64(waited.Microseconds())/float64(b.N), "µs/first")
+		})
+	}
+}
+
+// BenchmarkTuning is what loads deliver with the setting that the Loader finds, and with fixed ones.
+func BenchmarkTuning(b *testing.B) {
+	for _, c := range loads[1:4] {
+		for _, workers := range []int{0, 1, 2, 8, 32} {
+			name := fmt.Sprintf("load=%s/workers=%d", strings.ReplaceAll(c.name, " ", "-"), workers)
+			if workers == 0 {
+				name = fmt.Sprintf("load=%s/workers=auto", strings.ReplaceAll(c.name, " ", "-"))
+			}
+			b.Run(name, func(b *testing.B) {
+				e, err := pintensor.NewEngine()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer e.Close()
+				l, err := New(c.set(800), Config{BatchSize: 4, Shuffle: true, Workers: workers, Pin: e})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer l.Close()
+				for began := time.Now(); workers == 0 && time.Since(began) < time.Second; { // find it
+					for range l.Batches(b.Context()) {
+						time.Sleep(c.body)
+					}
+				}
+				running := b.Loop()
+				for running {
+					for _, err := range l.Batches(b.Context()) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						time.Sleep(c.body)
+						if running = b.Loop(); !running {
+							break
+						}
+					}
+				}
+				s := l.Stats()
+				b.ReportMetric(float64(s.Workers), "workers")
+				b.ReportMetric(100*s.WaitShare(), "%waiting")
+				perSample(b, 4)
 			})
 		}
 	}
