@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/soft"
 	"github.com/pintensor/pin/pintensor"
 )
 
@@ -359,6 +360,24 @@ func TestReadAheadChangesNothing(t *testing.T) {
 			rt.Fatalf("reading ahead:\n%v\nnot:\n%v", got, want)
 		}
 	})
+}
+
+// A device that is closed while the next epoch is read ahead on it costs that alone: Close of the loader has nothing to
+// report.
+func TestReadAheadOnAClosedDevice(t *testing.T) {
+	e := newEngine(t)
+	for range 20 {
+		dev := openDriver(t, soft.New(soft.Config{}))
+		l, err := New(counting(40), Config{BatchSize: 2, Workers: 2, Stream: newStream(t, dev), Pin: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		epoch(t, l)
+		closeDevice(t, dev)
+		if err := l.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
 }
 
 // A Read between two loops that calls its own loader must not begin one that waits for itself.
