@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ const (
 	slow
 	hangs      // until its context is done
 	stubbornly // hangs for a minute whatever its context says
+	busy       // fails the first time, and says that it passes
 )
 
 // TestChaos runs loops over sets whose samples fail in every way, left in every way, with every
@@ -38,7 +40,7 @@ func TestChaos(t *testing.T) {
 		n := rapid.IntRange(0, 25).Draw(rt, "samples")
 		does := make([]behaviour, n)
 		kinds := rapid.SampledFrom([][]behaviour{
-			{good}, {good, good, good, good, fails, slow}, {good, good, good, good, good, good, panics, exits}, {good, good, good, good, good, fails, slow, hangs, stubbornly},
+			{good}, {good, good, busy}, {good, good, good, good, fails, slow}, {good, good, good, good, good, good, panics, exits}, {good, good, good, good, good, fails, busy, slow, hangs, stubbornly},
 		}).Draw(rt, "kinds")
 		for i := range does {
 			does[i] = rapid.SampledFrom(kinds).Draw(rt, fmt.Sprintf("sample %d", i))
@@ -74,6 +76,7 @@ type scenario struct {
 	at              int
 	keep            bool
 	between         string
+	asked           sync.Map // busy samples that have failed once
 }
 
 var errBad = errors.New("bad sample")
@@ -87,6 +90,10 @@ func (s *scenario) read(ctx context.Context, i int, row Row) error {
 		panic(errBad)
 	case exits:
 		runtime.Goexit()
+	case busy:
+		if _, again := s.asked.LoadOrStore(i, true); !again {
+			return &RetryError{Err: errBad}
+		}
 	case slow:
 		time.Sleep(time.Second)
 	case hangs:
