@@ -43,6 +43,11 @@ func Cache(ds Dataset, maxBytes int64) (*Cached, error) {
 	if err != nil {
 		return nil, err
 	}
+	for f, w := range p.layout.wide {
+		if w != nil {
+			return nil, fmt.Errorf("dataloader: Cache: field %d, %s, differs in shape between samples: want a set without such fields", f, p.layout.fields[f].describe())
+		}
+	}
 	c := &Cached{part: p}
 	if p.n == 0 {
 		return c, nil

@@ -57,6 +57,9 @@ func (s *slot) publish() error {
 			s.move(rows, rows-len(s.indices))
 		}
 	}
+	if err := s.pad(rows); err != nil {
+		return err
+	}
 	v, err := s.look(rows)
 	if err != nil {
 		return err

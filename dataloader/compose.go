@@ -203,6 +203,14 @@ func shadow(l *layout, pool *sync.Pool, rows Rows) *buffer {
 	return b
 }
 
+// share makes a ragged field of rows the buffer's own.
+func (b *buffer) share(field int, rows Rows, of int) {
+	if b.ragged == nil {
+		b.ragged = make([][][]byte, len(b.layout.fields))
+	}
+	b.ragged[field] = rows.b.ragged[of][rows.start : rows.start+rows.n]
+}
+
 // restore gives a shadow back. One whose reader never returns, or panics, is not used again.
 func (b *buffer) restore(pool *sync.Pool) {
 	b.origin = Rows{}

@@ -18,7 +18,12 @@ import (
 type Field struct {
 	Name  string       // for error texts; unique unless empty
 	Dtype tensor.Dtype // any type without pointers
-	Shape tensor.Shape // of one sample; empty for a scalar. Every dimension is at least 1.
+	Shape tensor.Shape // of one sample; empty for a scalar. Every dimension is at least 1, or -1.
+
+	// Pad is for a Shape with dimensions of -1, which differ between samples: [Ragged] says for each how large they
+	// are. Nil: in one batch all must be the same; another shape is an error that names both. For such a field batches
+	// have memory as they need it, beside what Stats.PinnedLimit says.
+	Pad *Padding
 }
 
 // Dataset is a set of samples that can be read by number, each of the same shape.
@@ -60,15 +65,16 @@ type Overwriter interface {
 // layout is a data set's fields, checked, with what follows from them.
 type layout struct {
 	fields   []Field
-	rowBytes []int // of one sample, by field
-	total    int   // of one sample, all fields
+	rowBytes []int   // of one sample, by field
+	total    int     // of one sample, all fields
+	wide     []*wide // by field, nil where it is not ragged; its rowBytes are for the sample's shape
 }
 
 func newLayout(fields []Field) (*layout, error) {
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("dataloader: Dataset.Fields(): no fields: want at least one")
 	}
-	l := &layout{fields: make([]Field, len(fields)), rowBytes: make([]int, len(fields))}
+	l := &layout{fields: make([]Field, len(fields)), rowBytes: make([]int, len(fields)), wide: make([]*wide, len(fields))}
 	seen := make(map[string]int, len(fields))
 	for i, f := range fields {
 		if j, ok := seen[f.Name]; ok && f.Name != "" {
@@ -76,13 +82,16 @@ func newLayout(fields []Field) (*layout, error) {
 		}
 		seen[f.Name] = i
 		size, err := f.bytes()
+		if err == nil {
+			l.wide[i], err = f.wide()
+		}
 		if err == nil && size > math.MaxInt-l.total {
 			err = fmt.Errorf("a sample takes more than %d bytes", math.MaxInt)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("dataloader: Dataset.Fields(): field %d (%q): %w", i, f.Name, err)
 		}
-		l.fields[i] = Field{f.Name, f.Dtype, f.Shape.Clone()}
+		l.fields[i] = Field{f.Name, f.Dtype, f.Shape.Clone(), f.Pad}
 		l.rowBytes[i] = size
 		l.total += size
 	}
@@ -118,7 +127,7 @@ func (l *layout) batchBytes(n int) int {
 	return max(size, smallestBlock)
 }
 
-// bytes returns the size of a sample's field, or what is wrong with it.
+// bytes returns the size of a sample's field, of its shape where that differs, or what is wrong with it.
 func (f Field) bytes() (int, error) {
 	if f.Dtype.Type == nil {
 		return 0, fmt.Errorf("its Dtype is not set: want one such as tensor.Float32")
@@ -128,13 +137,19 @@ func (f Field) bytes() (int, error) {
 	}
 	size := int(f.Dtype.Size())
 	for _, d := range f.Shape {
-		if d <= 0 {
-			return 0, fmt.Errorf("its Shape %v: want every dimension > 0", f.Shape)
+		if d <= 0 && d != -1 {
+			return 0, fmt.Errorf("its Shape %v: want every dimension > 0, or -1 where samples differ", f.Shape)
+		}
+		if d == -1 {
+			continue
 		}
 		if size > math.MaxInt/d {
 			return 0, fmt.Errorf("its Shape %v of %v: a sample takes more than %d bytes", f.Shape, f.Dtype.Type, math.MaxInt)
 		}
 		size *= d
+	}
+	if f.ragged() {
+		size = len(f.Shape) * sizeOfInt
 	}
 	return size, nil
 }

@@ -39,6 +39,8 @@
 //	pin_memory, .to(non_blocking=True)   always; Config.Stream
 //	in_order                             Config.Unordered
 //	collate_fn                           none: a Read writes into the batch itself
+//	pad_sequence                         Field.Pad, Ragged, WithLengths, WithMask
+//	strings in a batch                   Row.SetMeta, Batch.Meta
 //	persistent_workers                   always, and they read the next epoch ahead; Config.SingleEpoch
 //	StatefulDataLoader.state_dict        Loader.State, Loader.Restore
 //

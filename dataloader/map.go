@@ -80,6 +80,10 @@ func (m *mapped) borrow(rows Rows) *buffer {
 			}
 		}
 	}
+	in.fitRagged(rows.n)
+	for k := 0; k < rows.n && in.ragged != nil; k++ {
+		in.emptyRagged(k)
+	}
 	return in
 }
 

@@ -36,6 +36,7 @@ func (s *slot) reserve(n int) error {
 		}
 	}
 	s.layOut(n)
+	s.fitRagged(n)
 	return nil
 }
 
@@ -79,7 +80,7 @@ func (s *slot) layOut(n int) {
 func (s *slot) count(sign int64) {
 	if s.capacity > 0 {
 		s.l.slots.Add(sign)
-		s.l.pinnedBytes.Add(sign * int64(s.capacity) * int64(s.layout.total))
+		s.l.pinnedBytes.Add(sign * (int64(s.capacity)*int64(s.layout.total) + int64(s.wideBytes)))
 	}
 }
 
@@ -89,6 +90,9 @@ func (s *slot) free() (errs []error) {
 		errs = append(errs, s.views[i].drop()...)
 	}
 	errs = append(errs, releaseTensor(s.onDevice))
+	for i := range s.wides {
+		errs = append(errs, s.releaseWide(&s.wides[i]))
+	}
 	if s.block != nil {
 		if err := s.l.engine.Release(s.block); err != nil {
 			errs = append(errs, fmt.Errorf("dataloader: memory of a batch: %w", err))
@@ -158,7 +162,9 @@ func (s *slot) look(n int) (*view, error) {
 		*v = view{n: n, rows: s.rows, host: make([]*tensor.Dense, len(s.layout.fields))}
 	}
 	for i := range v.host {
-		if !s.intact(v.host[i], i, n) {
+		if s.layout.wide[i] != nil {
+			v.host[i] = s.wideHeader(i)
+		} else if !s.intact(v.host[i], i, n) {
 			v.host[i] = s.header(i, n)
 		}
 	}
@@ -205,6 +211,9 @@ func (s *slot) send(v *view) error {
 		return fmt.Errorf("copy to the device: %w", err)
 	}
 	s.copies = append(s.copies, v.copied.Ready())
+	if err := s.sendWide(v); err != nil {
+		return fmt.Errorf("copy to the device: %w", err)
+	}
 	return nil
 }
 
@@ -227,6 +236,10 @@ func (s *slot) prepareDevice(v *view) (err error) {
 	at := 0
 	for i, size := range s.rowBytes {
 		switch {
+		case s.layout.wide[i] != nil: // it has device memory of its own
+			if len(v.device) == i {
+				v.device = append(v.device, nil)
+			}
 		case len(v.device) == i:
 			v.device = append(v.device, nil)
 			fallthrough

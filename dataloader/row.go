@@ -14,8 +14,9 @@ import (
 // another.
 type buffer struct {
 	*layout
-	mem     [][]byte // by field; a multiple of rowBytes long
-	indices []int    // the sample in each row
+	mem     [][]byte   // by field; a multiple of rowBytes long
+	ragged  [][][]byte // samples by field and row, where a field is ragged
+	indices []int      // the sample in each row
 	seed    uint64
 	epoch   int
 	turn    uint64                    // changes each time the buffer is filled anew
@@ -45,7 +46,15 @@ type Rows struct {
 // Bytes returns the memory of a field, numbered as in [Dataset.Fields]: the elements of the sample in
 // row-major order, in the machine's byte order. It panics if there is no such field.
 func (r Row) Bytes(field int) []byte {
-	size := r.b.sizeOf("Row.Bytes", field)
+	if r.b.sizeOf("Row.Bytes", field); r.b.layout.wide[field] != nil {
+		return r.b.ragged[field][r.k]
+	}
+	return r.fixed(field)
+}
+
+// fixed is the row's memory in the field's part of the block.
+func (r Row) fixed(field int) []byte {
+	size := r.b.rowBytes[field]
 	return r.b.mem[field][r.k*size : (r.k+1)*size : (r.k+1)*size]
 }
 
@@ -125,9 +134,17 @@ func (r Rows) Row(k int) Row {
 }
 
 // Bytes returns the memory of a field in all rows, one row after the other without gaps. It panics if
-// there is no such field.
+// there is no such field, and if its shape differs between samples, which do not lie together then.
 func (r Rows) Bytes(field int) []byte {
-	size := r.b.sizeOf("Rows.Bytes", field)
+	if r.b.sizeOf("Rows.Bytes", field); r.b.layout.wide[field] != nil {
+		panic(fmt.Errorf("dataloader: Rows.Bytes(%d): the shape of field %s differs between samples: want a call for each Row", field, r.b.layout.fields[field].describe()))
+	}
+	return r.fixed(field)
+}
+
+// fixed is the rows' memory in the field's part of the block.
+func (r Rows) fixed(field int) []byte {
+	size := r.b.rowBytes[field]
 	from, to := r.start*size, (r.start+r.n)*size
 	return r.b.mem[field][from:to:to]
 }
@@ -146,6 +163,9 @@ func (b *buffer) zero(from, to int) {
 	for i, size := range b.rowBytes {
 		clear(b.mem[i][from*size : to*size])
 	}
+	for k := from; k < to && b.ragged != nil; k++ {
+		b.emptyRagged(k)
+	}
 }
 
 // move copies row from over row to.
@@ -154,6 +174,7 @@ func (b *buffer) move(to, from int) {
 	for i, size := range b.rowBytes {
 		copy(b.mem[i][to*size:(to+1)*size], b.mem[i][from*size:(from+1)*size])
 	}
+	b.moveRagged(to, from)
 }
 
 // makeRowsBytes is how much memory MakeRows asks for at most; make panics if it is asked for too much.
@@ -179,6 +200,7 @@ func MakeRows(fields []Field, n int) (Rows, error) {
 	for k := range b.indices {
 		b.indices[k] = k
 	}
+	b.fitRagged(n)
 	return Rows{b, 0, n}, nil
 }
 

@@ -28,6 +28,10 @@ type slot struct {
 	views    [2]view           // of all rows, and of the last other number of rows
 	copies   []*asynccopy.Event
 
+	wides     []wideTensor // by field, of ragged ones
+	wideBytes int          // of host memory that they have
+	rowMemory rowMemory
+
 	mu      sync.Mutex // guards the rest while workers fill the slot
 	run     *run       // that it belongs to, nil in the pool
 	active  int        // workers in it

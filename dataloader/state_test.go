@@ -365,7 +365,7 @@ func TestDatasetIsChecked(t *testing.T) {
 		`field 0 ("x"): its Dtype string: want a type of at least one`: FromFunc(1, one(Field{Name: "x", Dtype: tensor.String}), read),
 		`field 0 ("x"): its Dtype *int: want a type of at least one`:   FromFunc(1, one(Field{Name: "x", Dtype: tensor.Dtype{Type: reflect.TypeFor[*int]()}}), read),
 		`field 0 ("x"): its Shape (2, 0): want every dimension > 0`:    FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{2, 0}}), read),
-		`field 0 ("x"): its Shape (-1): want every dimension > 0`:      FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{-1}}), read),
+		`field 0 ("x"): its Shape (-2): want every dimension > 0`:      FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{-2}}), read),
 		"a sample takes more than":                                     FromFunc(1, one(Field{Name: "x", Dtype: f32, Shape: tensor.Shape{1 << 40, 1 << 40}}), read),
 		`fields 0 and 1 are both named "x"`:                            FromFunc(1, []Field{{Name: "x", Dtype: f32}, {Name: "x", Dtype: f32}}, read),
 	} {

@@ -54,7 +54,7 @@ func (d *tensorDataset) add(i int, t *tensor.Dense) error {
 	case i > 0 && shape[0] != d.n:
 		return fmt.Errorf("shape %v: want %d samples, as in tensor 0", shape, d.n)
 	}
-	f := Field{fmt.Sprintf("tensor %d", i), t.Dtype(), shape[1:]}
+	f := Field{Name: fmt.Sprintf("tensor %d", i), Dtype: t.Dtype(), Shape: shape[1:]}
 	size, err := f.bytes()
 	if err != nil {
 		return err

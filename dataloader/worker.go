@@ -177,7 +177,7 @@ func (w *worker) complete(ctx context.Context, s *slot) {
 	s.items = nil // a kept batch must not hold them
 	if s.resolve() {
 		if err := w.publish(ctx, s); err != nil {
-			s.err = &SampleError{s.epoch, s.number, -1, err}
+			s.err = s.asSampleError(err)
 		}
 	}
 	ok = true

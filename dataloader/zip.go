@@ -71,10 +71,14 @@ func (z *zipped) each(rows Rows, read func(p *part, rows Rows) error) error {
 		p := &z.parts[j]
 		own := shadow(p.layout, &z.pools[j], rows)
 		for f := range p.layout.fields {
-			own.mem[f] = rows.Bytes(first + f)
+			own.mem[f] = rows.fixed(first + f)
+			if p.layout.wide[f] != nil {
+				own.share(f, rows, first+f)
+			}
 		}
 		err := read(p, Rows{own, 0, rows.n})
-		clear(own.mem) // the pool must not keep a batch's memory from the collector
+		clear(own.mem)
+		clear(own.ragged) // the pool must not keep a batch's memory from the collector
 		own.restore(&z.pools[j])
 		if err != nil {
 			return err
