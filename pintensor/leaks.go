@@ -134,7 +134,7 @@ type tracker struct {
 	mu        sync.Mutex // taken with a block's held, so none of those is taken under it
 	loans     map[*block]loan
 	holds     map[holdKey]loan
-	returned  map[*block]lease       // of blocks that are not lent, for WrittenError
+	returned  map[*block]lease       // the latest that ended, of each block, for WrittenError
 	forgotten map[callers]*Forgotten // at most maxPlaces, and the zero callers for the rest
 }
 
@@ -177,7 +177,6 @@ func (k *tracker) lent(b *block, n int64, t *tensor.Dense) {
 	runtime.Callers(3, l.from[:]) // 3: the caller of what called lent
 	k.mu.Lock()
 	k.loans[b] = l
-	delete(k.returned, b)
 	k.mu.Unlock()
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gorgonia.org/tensor"
+
+	"github.com/pintensor/pin/internal/drivertest"
 )
 
 // at reports whether the innermost caller is the given line of this file.
@@ -107,6 +109,22 @@ func TestLateWritersAreFoundWhenMemoryIsGivenUp(t *testing.T) {
 				t.Errorf("%d blocks that were given up are remembered", n)
 			}
 		})
+	}
+}
+
+// The driver may have to be asked again for memory that somebody wrote to; that is told once.
+func TestLateWritersAreToldOfOnce(t *testing.T) {
+	e := newRig(t, WithPoison())
+	d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 1000))
+	late := d.Data().([]byte)
+	releaseAll(t, e.Engine, []*tensor.Dense{d})
+	late[5] = 1
+	e.host.FailNth("Unregister", 1, nil)
+	if _, err := e.Trim(0); !errors.Is(err, ErrWritten) || !errors.Is(err, drivertest.ErrInjected) {
+		t.Errorf("%v, want ErrWritten and the driver's error", err)
+	}
+	if freed, err := e.Trim(0); err != nil || freed == 0 {
+		t.Errorf("again: %d bytes, %v", freed, err)
 	}
 }
 
