@@ -3,6 +3,7 @@ package dataloader
 // Batch: what a loop's body gets.
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -15,7 +16,7 @@ import (
 // Indices: their memory is filled with other samples then. After [Batch.Keep] it is valid until
 // [Batch.Release].
 //
-// Host, Device and Keep panic on a Batch that is not valid any more, so that a use too late does not
+// Host, Device, Use and Keep panic on a Batch that is not valid any more, so that a use too late does not
 // read another batch's data.
 type Batch struct {
 	Epoch int
@@ -71,6 +72,20 @@ func (b *Batch) Device(field int) *asynccopy.Tensor {
 		panic(fmt.Errorf("dataloader: Batch.Device(%d): want a field from 0 to %d", field, len(s.view.device)-1))
 	}
 	return s.view.device[field]
+}
+
+// Use says that other code, such as a kernel, reads the batch's tensors on the device on s: it is
+// [asynccopy.Tensor.Use] of all fields, which lie in one memory, in one call. Work issued to s from now on follows
+// the batch's copy, and the memory is not overwritten before what was issued to s when the turn ended. It panics where Device does.
+func (b *Batch) Use(s *asynccopy.Stream) error {
+	held := b.valid("Use")
+	if held.l.cfg.Stream == nil {
+		panic(errors.New("dataloader: Batch.Use: Config.Stream is nil: batches are on the host"))
+	}
+	if err := held.view.copied.Use(s); err != nil {
+		return fmt.Errorf("dataloader: Batch.Use: batch %d of epoch %d: %w", b.Index, b.Epoch, err)
+	}
+	return nil
 }
 
 func (b *Batch) valid(call string) *slot {

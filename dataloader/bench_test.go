@@ -237,7 +237,7 @@ func benchLoader(b *testing.B, set Dataset, cfg Config, bytes int64) {
 				b.Fatal(err)
 			}
 			if compute != nil {
-				if err := errors.Join(batch.Device(0).Use(compute), batch.Device(1).Use(compute)); err != nil {
+				if err := batch.Use(compute); err != nil {
 					b.Fatal(err)
 				}
 			}

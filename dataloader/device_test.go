@@ -292,6 +292,44 @@ func TestOneCopyPerBatch(t *testing.T) {
 	}
 }
 
+// Use is one wait on the device for all fields, and keeps the batch's memory from being overwritten before what uses it.
+func TestUseOfABatch(t *testing.T) {
+	e := newEngine(t)
+	faulty := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{Late: true})))
+	dev := openDriver(t, faulty)
+	compute := newStream(t, dev)
+	l := newLoader(t, counting(40), Config{BatchSize: 4, Prefetch: 1, Workers: 1, Stream: newStream(t, dev), SingleEpoch: true, Pin: e})
+	var last *Batch
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := faulty.Calls("WaitEvent")
+		if err := b.Use(compute); err != nil {
+			t.Fatal(err)
+		}
+		if got := faulty.Calls("WaitEvent") - before; got > 2 { // one, and one of a copy that a worker issues meanwhile
+			t.Errorf("%d waits for a batch", got)
+		}
+		last = b
+	}
+	// Ten batches through the memory of two: eight copies follow what was issued to compute.
+	if got := faulty.Calls("WaitEvent"); got < 10+8 {
+		t.Errorf("%d waits, want one of compute for each batch, and one for compute of each copy but two", got)
+	}
+	mustPanic(t, "Use", func() { last.Use(compute) })
+	onHost := newLoader(t, counting(4), Config{BatchSize: 4, Pin: e})
+	for b := range onHost.Batches(t.Context()) {
+		mustPanic(t, "Use", func() { b.Use(compute) })
+	}
+	other := newLoader(t, counting(4), Config{BatchSize: 4, Stream: newStream(t, dev), Pin: e})
+	for b := range other.Batches(t.Context()) {
+		if err := b.Use(nil); err == nil || !strings.Contains(err.Error(), "batch 0 of epoch 0") {
+			t.Errorf("Use(nil): %v", err)
+		}
+	}
+}
+
 // A driver call that fails is an error in a batch's place, with the field, and costs nothing but that batch.
 func TestFailingCopies(t *testing.T) {
 	for _, call := range []string{"CopyHtoD", "Alloc", "AllocAsync", "NewEvent", "Record", "WaitEvent"} {

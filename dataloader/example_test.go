@@ -304,6 +304,41 @@ func ExampleBatch_Device() {
 }
 
 // MakeRows tests a data set by itself.
+// A kernel launched on a stream of one's own reads a batch: Use orders the two, in both directions.
+func ExampleBatch_Use() {
+	device, err := asynccopy.OpenSoft()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer device.Close()
+	copies, err := device.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	compute, err := device.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	loader, err := dataloader.New(squares(4), dataloader.Config{BatchSize: 2, Stream: copies})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for batch, err := range loader.Batches(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := batch.Use(compute); err != nil {
+			log.Fatal(err)
+		}
+		// Here a kernel would be launched on compute.Handle() with batch.Device(0).DevicePtr().
+		fmt.Println(batch.Device(0).Shape(), batch.Device(0).DevicePtr() != 0)
+	}
+	// Output:
+	// (2, 1) true
+	// (2, 1) true
+}
+
 func ExampleMakeRows() {
 	set := squares(10)
 	rows, err := dataloader.MakeRows(set.Fields(), 1)
