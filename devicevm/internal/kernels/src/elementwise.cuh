@@ -25,8 +25,24 @@ struct Instruction {
   u32 op, x, y, keep;
 };
 
-// power is long, and inlined for each element of each instruction it would be most of the module.
-template <typename T> __device__ __attribute__((noinline)) static T power_call(T x, T y) { return power(x, y); }
+// function is an elementary function, not inlined: for each element of each instruction that would be most of the
+// module, and of the time that the driver takes to compile it.
+template <typename T> __device__ __attribute__((noinline)) static T function(u32 op, T x, T y) {
+  switch (op) {
+  case POW: return power(x, y);
+  case SIN: return wave(x, 0);
+  case COS: return wave(x, 1);
+  case EXP: return exponential(x);
+  case LOG: return logarithm(x);
+  case LOG2: return logarithm(x) * T(1.4426950408889634);
+  case TANH: return hyperbolic_tangent(x);
+  case SIGMOID: return logistic(x);
+  case LOG1P: return log_1_plus(x);
+  case EXPM1: return exponential_minus_1(x);
+  case SOFTPLUS: return soft_plus(x);
+  }
+  return real<T>::nan();
+}
 
 enum { EACH = 4 }; // elements of a thread at a time, so that their loads overlap
 
@@ -42,7 +58,6 @@ template <typename T> __device__ static inline void apply(u32 op, T *xs, const T
   case SUB: each(x - y);
   case MUL: each(x * y);
   case DIV: each(x / y);
-  case POW: each(power_call(x, y));
   case LT: each(x < y);
   case GT: each(x > y);
   case LTE: each(x <= y);
@@ -53,24 +68,14 @@ template <typename T> __device__ static inline void apply(u32 op, T *xs, const T
   case SIGN: each(x > 0 ? T(1) : x < 0 ? T(-1) : x);
   case CEIL: each(up(x));
   case FLOOR: each(down(x));
-  case SIN: each(wave(x, 0));
-  case COS: each(wave(x, 1));
-  case EXP: each(exponential(x));
-  case LOG: each(logarithm(x));
-  case LOG2: each(logarithm(x) * T(1.4426950408889634));
   case NEG: each(-x);
   case SQUARE: each(x * x);
   case SQRT: each(root(x));
   case INVERSE: each(1 / x);
   case INVERSE_SQRT: each(1 / root(x));
   case CUBE: each(x * x * x);
-  case TANH: each(hyperbolic_tangent(x));
-  case SIGMOID: each(logistic(x));
-  case LOG1P: each(log_1_plus(x));
-  case EXPM1: each(exponential_minus_1(x));
-  case SOFTPLUS: each(soft_plus(x));
   case COPY: break;
-  default: each(real<T>::nan());
+  default: each(function(op, x, y));
   }
 #undef each
 }
