@@ -7,11 +7,14 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm"
 	"github.com/pintensor/pin/internal/leak"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -205,6 +208,80 @@ func TestDeterministic(t *testing.T) {
 		if !slices.Equal(traces[0][i], traces[1][i]) {
 			t.Fatalf("value %d differs", i)
 		}
+	}
+}
+
+// Calls from several goroutines exclude each other, also of VMs that share weights.
+func TestConcurrentCalls(t *testing.T) {
+	leak.Check(t)
+	dev := openDevice(t)
+	n := newNetwork(t, models[0], tensor.Float32, 8)
+	trainer, err := devicevm.New(n.graph, dev, devicevm.WithSolver(G.NewAdamSolver()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval := newNetwork(t, models[0], tensor.Float32, 4)
+	evaluator, err := devicevm.New(eval.graph, dev, devicevm.WithEval(), devicevm.WithWeightsFrom(trainer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.feed(t, 0, trainer.Let)
+	eval.feed(t, 1, evaluator.Let)
+	run(t, trainer)
+	var wg sync.WaitGroup
+	for _, f := range []func() error{
+		trainer.RunAll, evaluator.RunAll, trainer.Sync,
+		func() error { _, err := trainer.Value(n.loss); return err },
+		func() error { _, err := trainer.Grad(n.weights[0]); return err },
+		func() error { _, err := trainer.State(); return err },
+	} {
+		for range 2 {
+			wg.Go(func() {
+				for range 5 {
+					if err := f(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(trainer.Close(), evaluator.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// counting is a BLAS that gorgonia.Use is given.
+type counting struct {
+	gonum.Implementation
+	products *int
+}
+
+func (c counting) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, out []float32, ldc int) {
+	*c.products++
+	c.Implementation.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, out, ldc)
+}
+
+// The BLAS that a program chooses is used.
+func TestGorgoniaUse(t *testing.T) {
+	leak.Check(t)
+	products := 0
+	G.Use(counting{products: &products})
+	defer G.Use(gonum.Implementation{})
+	dev, err := asynccopy.OpenSoft()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	n := newNetwork(t, models[0], tensor.Float32, 8)
+	want := trainDevice(t, n, dev, G.NewVanillaSolver(), true, 2)
+	if products != 2*8 { // 3 forward, 3 of weights, 2 of activations
+		t.Errorf("%d products by the program's BLAS, want 16", products)
+	}
+	G.Use(gonum.Implementation{})
+	compare(t, trainDevice(t, newNetwork(t, models[0], tensor.Float32, 8), dev, G.NewVanillaSolver(), true, 2), want, 1e-5)
+	if products != 2*8 {
+		t.Error("a BLAS that is no longer the program's is used")
 	}
 }
 

@@ -17,8 +17,9 @@ import (
 //
 // A host value, a *tensor.Dense of any layout or a scalar of Gorgonia, is copied: it may be changed, or released,
 // when Let returns. An *asynccopy.Tensor is used where it is, and must not be released before the last RunAll that
-// uses it has returned; it has to be on the VM's device. Neither is ever written to, with one exception: a
-// weight that the VM's solver trains can't be an *asynccopy.Tensor.
+// uses it has returned; it has to be on the VM's device. Neither is ever written to, so a weight that the VM's solver
+// trains can't be an *asynccopy.Tensor. A weight that a solver of Gorgonia's trains is given by gorgonia.Let or
+// WithValue instead: such a solver changes the value that is bound to the node, not what Let has copied.
 func (vm *VM) Let(n *G.Node, v G.Value) error {
 	if err := vm.enter(); err != nil {
 		return failed("Let", err)
