@@ -81,8 +81,8 @@ check-ptx: ## see that the committed PTX is what its source gives (needs clang-1
 	elif [ -n "$$CI" ]; then echo "check-ptx: no $(CLANG)"; exit 1; \
 	else echo "check-ptx: NOT RUN: there is no $(CLANG)"; fi
 
-soak: ## 64 goroutines do everything with pinned memory for SOAK (60s); ARGS=-race finds races too
-	SOAK=$(SOAK) $(GO) test -run '^TestSoak$$' -count 1 -v -timeout 0 $(ARGS) ./pintensor
+soak: ## 64 goroutines do everything with pinned memory and devices for SOAK (60s); ARGS=-race finds races too
+	SOAK=$(SOAK) $(GO) test -run '^TestSoak$$' -count 1 -v -timeout 0 $(ARGS) ./pintensor ./asynccopy
 
 cuda-env: ## print the cgo flags for gorgonia.org/cu, see cuda13/README.md (CUDA_HOME=/usr/local/cuda)
 	@echo "export CGO_CFLAGS='-I$(CURDIR)/cuda13 -I$(CUDA_HOME)/include'"

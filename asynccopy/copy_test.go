@@ -49,11 +49,13 @@ func TestCopiesArriveWhole(t *testing.T) {
 	})
 }
 
+// dtypes are all that a device takes, but for structs and arrays of them.
+var dtypes = []tensor.Dtype{
+	tensor.Bool, tensor.Int, tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint, tensor.Uint8,
+	tensor.Uint16, tensor.Uint32, tensor.Uint64, tensor.Float32, tensor.Float64, tensor.Complex64, tensor.Complex128,
+}
+
 func TestDtypesAndShapesAreKept(t *testing.T) {
-	dtypes := []tensor.Dtype{
-		tensor.Bool, tensor.Int, tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint, tensor.Uint8,
-		tensor.Uint16, tensor.Uint32, tensor.Uint64, tensor.Float32, tensor.Float64, tensor.Complex64, tensor.Complex128,
-	}
 	shapes := []tensor.Shape{{}, {1}, {1, 1}, {5}, {2, 3}, {3, 1}, {1, 3}, {2, 3, 4}, {0}, {2, 0, 3}}
 	onEach(t, func(r *rig) {
 		s := r.stream()
@@ -103,7 +105,7 @@ func TestViewsRoundTrip(t *testing.T) {
 
 // drawView makes a tensor and slices and transposes it.
 func drawView(rt *rapid.T, r *rig) *tensor.Dense {
-	dt := rapid.SampledFrom([]tensor.Dtype{tensor.Uint8, tensor.Int16, tensor.Float32, tensor.Float64, tensor.Complex128}).Draw(rt, "dtype")
+	dt := rapid.SampledFrom(dtypes).Draw(rt, "dtype")
 	shape := rapid.SliceOfN(rapid.IntRange(1, 9), 1, 4).Draw(rt, "shape")
 	if rapid.IntRange(0, 9).Draw(rt, "large") == 0 {
 		shape[0] *= asynccopy.Smallest / 64 // so that some are staged
