@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -185,6 +186,15 @@ func TestBadShapes(t *testing.T) {
 	if !errors.Is(err, asynccopy.ErrOutOfMemory) {
 		t.Errorf("8 TiB: %v, want ErrOutOfMemory", err)
 	}
+}
+
+// TestNoDriver: the error names each library that was tried, with the reason, for those who must find out why.
+func TestNoDriver(t *testing.T) {
+	_, err := asynccopy.Open(0)
+	if err == nil || !errors.Is(err, asynccopy.ErrUnavailable) || runtime.GOOS != "linux" {
+		t.Skipf("there is a driver, or another system: %v", err)
+	}
+	refused(t, "no driver", err, "Open: ", "libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1: ")
 }
 
 func TestOpening(t *testing.T) {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/pintensor"
 	"gorgonia.org/tensor"
 )
@@ -88,6 +90,87 @@ func BenchmarkIssue(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkRaw is the ceiling: the driver's own copy from page-locked memory, and a wait for it; and what a call to
+// issue one of 4 KiB takes, with its event.
+func BenchmarkRaw(b *testing.B) {
+	for _, n := range benchSizes {
+		for _, direction := range []string{"in", "out"} {
+			b.Run(size(n)+"/direction="+direction, func(b *testing.B) { benchRaw(b, n, direction == "in", true) })
+		}
+	}
+	b.Run("call=issue/size=4KiB", func(b *testing.B) { benchRaw(b, 4096, true, false) })
+}
+
+func benchRaw(b *testing.B, n int, in, wait bool) {
+	d, s := benchDevice(b)
+	t := hostMemory(b, "pinned", n)
+	x, err := s.ToDevice(t, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	drv, stream, p := d.Driver(), driver.Stream(s.Handle()), driver.DevicePtr(x.DevicePtr())
+	e, err := drv.NewEvent()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer drv.DestroyEvent(e)
+	b.SetBytes(int64(n))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if in {
+			err = drv.CopyHtoD(p, unsafe.Pointer(&t.Raw[0]), int64(n), stream, e)
+		} else {
+			err = drv.CopyDtoH(unsafe.Pointer(&t.Raw[0]), p, int64(n), stream, e)
+		}
+		if i++; wait || i%256 == 0 {
+			err = errors.Join(err, drv.SyncEvent(e))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := drv.SyncEvent(e); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkBothWays copies in on one stream and out on another at once. The bytes are those of both.
+func BenchmarkBothWays(b *testing.B) {
+	for _, mem := range []string{"pinned", "pageable"} {
+		for _, n := range []int{1 << 20, 16 << 20, 128 << 20} {
+			b.Run(size(n)+"/mem="+mem, func(b *testing.B) {
+				d, in := benchDevice(b)
+				out, err := d.NewStream()
+				if err != nil {
+					b.Fatal(err)
+				}
+				src, dst := hostMemory(b, mem, n), hostMemory(b, mem, n)
+				x, err := in.ToDevice(src, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				y, err := in.ToDevice(src, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(2 * int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					err := in.ToDeviceInto(x, src, true)
+					e, failed := out.ToHostInto(dst, y, true)
+					if err := errors.Join(err, failed); err != nil {
+						b.Fatal(err)
+					}
+					if err := errors.Join(e.Wait(context.Background()), x.Wait(context.Background())); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }
 

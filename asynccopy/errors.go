@@ -46,7 +46,8 @@ func (d *Device) fail(err error) error {
 func (d *Device) wrap(err error) error {
 	err = fmt.Errorf("asynccopy: %w", err)
 	if sticky(err) {
-		err = fmt.Errorf("%w: the device is of no more use to this process", err)
+		err = fmt.Errorf("%w: the device is lost to this process, which must end and start anew; "+
+			"with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, the call that did it fails by itself", err)
 		d.dead.CompareAndSwap(nil, &err)
 	}
 	return err

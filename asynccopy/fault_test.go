@@ -380,6 +380,9 @@ func isSticky(t *testing.T, call string, err error, cause *driver.Error) {
 	if !strings.Contains(err.Error(), "kernel: an illegal memory access was encountered (700)") || !strings.HasPrefix(err.Error(), "asynccopy: ") {
 		t.Errorf("%s: %q does not say what failed", call, err)
 	}
+	if n := strings.Count(err.Error(), "lost to this process"); n != 1 {
+		t.Errorf("%s: %q says %d times that the device is lost, and what to do", call, err, n)
+	}
 }
 
 // TestStagedCopyFails: the error reaches whoever uses what never arrived, and the next call.
