@@ -48,10 +48,79 @@ func TestCutAnywhere(t *testing.T) {
 				t.Fatalf("%s cut after %d bytes: samples %q", name, n, got)
 			}
 			if name == "tar" {
+				if cut := n - 512; cut >= 0 && cut < 750 && !strings.HasPrefix(errs[0].Error(), "tarshard: x: a.jpg: not a readable shard: truncated") {
+					t.Fatalf("tar cut after %d bytes, in a.jpg: %v", n, errs)
+				}
 				if got, err := collect(t, fsys, "x"); !errors.Is(err, tarshard.ErrFormat) || !strings.HasPrefix(err.Error(), "tarshard: x: ") {
 					t.Fatalf("Set of tar cut after %d bytes: %q, %v", n, got, err)
 				}
 			}
+		}
+	}
+}
+
+// Set names the file too that a shard ends in.
+func TestCutInFile(t *testing.T) {
+	leak.Check(t)
+	fsys := fstest.MapFS{"x": {Data: pack(t, small...)[:1000]}}
+	const want = "tarshard: x: a.jpg: not a readable shard: truncated: 488 bytes, expected 750"
+	if _, err := collect(t, fsys, "x"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// counting is a file system that counts the files that are open.
+type counting struct {
+	fs.FS
+	open *int
+}
+
+func (c counting) Open(name string) (fs.File, error) {
+	f, err := c.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	*c.open++
+	return countedFile{f, c.open}, nil
+}
+
+type countedFile struct {
+	fs.File
+	open *int
+}
+
+func (f countedFile) Close() error {
+	*f.open--
+	return f.File.Close()
+}
+
+func (f countedFile) ReadAt(p []byte, off int64) (int, error) {
+	return f.File.(io.ReaderAt).ReadAt(p, off)
+}
+
+// However a loop ends, and whatever is wrong with a shard, it is closed.
+func TestClosesShards(t *testing.T) {
+	leak.Check(t)
+	plain := pack(t, small...)
+	open := 0
+	fsys := counting{fstest.MapFS{"good": {Data: plain}, "cut": {Data: plain[:1000]}, "empty": {}, "zst": {Data: zstandard(t, plain)}}, &open}
+	for range tarshard.StreamFS(fsys, "good", "cut", "empty", "zst") {
+		if open != 1 {
+			t.Errorf("%d shards are open in a loop", open)
+		}
+	}
+	for range tarshard.StreamFS(fsys, "zst") {
+		break
+	}
+	if open != 0 {
+		t.Errorf("%d shards are open after loops", open)
+	}
+	for _, name := range []string{"good", "cut", "empty", "zst"} {
+		if _, err := collect(t, fsys, "good", name); (err == nil) != (name == "good") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if open != 0 {
+			t.Errorf("%s: %d shards are open after Close", name, open)
 		}
 	}
 }
