@@ -44,6 +44,16 @@
 //	persistent_workers                   always, and they read the next epoch ahead; Config.SingleEpoch
 //	StatefulDataLoader.state_dict        Loader.State, Loader.Restore
 //
+// Data sets of files are in packages of their own, which read them where they are, check them, and say in errors which
+// file, and what in it, is wrong:
+//
+//	dataloader/idx            IDX, the format of MNIST; .gz
+//	dataloader/npy            NumPy's .npy and .npz, mapped into memory
+//	dataloader/tokens         windows of a file of tokens, as nanoGPT's get_batch
+//	dataloader/imagefolder    images, a folder a class, with resizing and crops: torchvision's ImageFolder
+//	dataloader/tarshard       tar files of samples, as WebDataset's; .tar.gz, .tar.zst
+//	dataloader/csvfile        CSV
+//
 // # Order
 //
 // Which samples a batch has, and what [Row.Rand] gives each of them, are functions of the seed, the epoch

@@ -2,7 +2,9 @@ package imagefolder_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"testing/fstest"
 
@@ -49,8 +51,8 @@ func ExampleNew() {
 // What torchvision calls Grayscale, Resize((8, 8)).
 func ExampleOpen() {
 	_, err := imagefolder.Open("testdata/none", imagefolder.Config{Height: 8, Width: 8, Gray: true, Crop: imagefolder.Squash})
-	fmt.Println(err)
-	// Output: imagefolder: testdata/none: open .: no such file or directory
+	fmt.Println(errors.Is(err, fs.ErrNotExist))
+	// Output: true
 }
 
 // Images that come from elsewhere: here from memory, elsewhere from tar files or a data base.
