@@ -52,6 +52,15 @@ func values(t testing.TB, s *csvfile.Set, i int) (string, error) {
 	return b.String(), nil
 }
 
+// describe writes fields as the tests want them.
+func describe(fields []dataloader.Field) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, fmt.Sprintf("{%s %v %v}", f.Name, f.Dtype, f.Shape))
+	}
+	return "[" + strings.Join(all, " ") + "]"
+}
+
 func TestValues(t *testing.T) {
 	leak.Check(t)
 	all := []csvfile.Field{{Name: "x"}}
@@ -83,7 +92,7 @@ func TestValues(t *testing.T) {
 			if s.Len() != len(c.want) {
 				t.Fatalf("%d records, want %d", s.Len(), len(c.want))
 			}
-			if got := fmt.Sprint(s.Fields()); got != c.fields {
+			if got := describe(s.Fields()); got != c.fields {
 				t.Errorf("fields %s, want %s", got, c.fields)
 			}
 			for _, turn := range []string{"first", "again"} { // in both directions: what an earlier record left must not show

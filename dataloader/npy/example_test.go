@@ -39,12 +39,14 @@ func ExampleOpenNPZ() {
 		log.Fatal(err)
 	}
 	defer set.Close()
-	fmt.Println(set.Len(), set.Fields())
+	for _, f := range set.Fields() {
+		fmt.Println(set.Len(), f.Name, f.Dtype, f.Shape)
+	}
 
 	_, err = npy.OpenNPZ("testdata/deflated.npz", "weights")
 	fmt.Println(err)
 	// Output:
-	// 4 [{labels int64 ()}]
+	// 4 labels int64 ()
 	// npy: testdata/deflated.npz: not a readable NumPy file: no entry "weights", there are ["images" "labels"]
 }
 
@@ -59,12 +61,14 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer set.Close()
-	fmt.Println(set.Len(), set.Fields())
+	for _, f := range set.Fields() {
+		fmt.Println(set.Len(), f.Name, f.Dtype, f.Shape)
+	}
 
 	_, err = npy.New(bytes.NewReader(data[:130]), 130, "labels.npy")
 	fmt.Println(err)
 	// Output:
-	// 4 [{labels int64 ()}]
+	// 4 labels int64 ()
 	// npy: labels.npy: not a readable NumPy file: truncated: 2 bytes of elements, expected 32 for shape (4,) of int64
 }
 
@@ -78,6 +82,10 @@ func ExampleNewNPZ() {
 		log.Fatal(err)
 	}
 	defer set.Close()
-	fmt.Println(set.Len(), set.Fields())
-	// Output: 4 [{images uint8 (2, 3)} {labels int64 ()}]
+	for _, f := range set.Fields() {
+		fmt.Println(set.Len(), f.Name, f.Dtype, f.Shape)
+	}
+	// Output:
+	// 4 images uint8 (2, 3)
+	// 4 labels int64 ()
 }
