@@ -13,6 +13,7 @@ import (
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/soft"
 	"github.com/pintensor/pin/pintensor"
 )
 
@@ -120,8 +121,7 @@ func TestRaggedBatchesArePadded(t *testing.T) {
 				seen += b.Len()
 			}
 		}
-		slices.Sort(bad)
-		left := len(slices.DeleteFunc(slices.Compact(bad), func(i int) bool { return i == len(lengths) }))
+		left := len(slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(bad))), func(i int) bool { return i == len(lengths) }))
 		if seen != 2*(len(lengths)-left) {
 			r.Fatalf("%d samples in two epochs, of %d with %d bad ones", seen, len(lengths), left)
 		}
@@ -158,11 +158,11 @@ func TestRaggedSetsOfSets(t *testing.T) {
 		}))
 		beside := must[Dataset](t)(Rename(own, "a", "b", "c"))
 		annotated := must[Dataset](t)(WithMask(must[Dataset](t)(WithLengths(must[Dataset](t)(WithLengths(own, "tokens")), "picture")), "tokens", tensor.Float32))
-		for _, set := range []Dataset{
+		for j, set := range []Dataset{
 			must[Dataset](t)(Subset(own, numbers(10))), must[Dataset](t)(Concat(own)), copied, annotated,
 			must[Dataset](t)(Zip(own, beside)), must[Dataset](t)(MapInPlace(own, func(context.Context, int, Row) error { return nil })),
 		} {
-			l := newLoader(t, set, Config{BatchSize: 4, Shuffle: true, Workers: 2, Pin: e})
+			l := newLoader(t, set, Config{BatchSize: 4, Shuffle: true, Seed: uint64(j), Workers: 2, Pin: e}) // seeds differ: memory used before must not be right
 			for b, err := range l.Batches(t.Context()) {
 				if err == nil {
 					err = checkTexts(b, lengths, 4, 0, b.Len())
@@ -195,6 +195,66 @@ func TestRaggedSetsOfSets(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// A sample for which Ragged is not called has no elements, whatever was in its row before.
+func TestRaggedNotCalled(t *testing.T) {
+	e := newEngine(t)
+	fields := []Field{{Name: "tokens", Dtype: tensor.Int32, Shape: tensor.Shape{-1}, Pad: &Padding{}}}
+	set := FromFunc(40, fields, func(_ context.Context, i int, row Row) error {
+		if have := Values[int32](row, 0); len(have) != 0 || row.Shape(0)[0] != 0 {
+			return fmt.Errorf("the row of sample %d has %v, shape %v", i, have, row.Shape(0))
+		}
+		if i%3 == 0 {
+			return nil
+		}
+		own, err := Ragged[int32](row, 0, i)
+		own[0] = int32(i)
+		return err
+	})
+	mapped := must[Dataset](t)(Map(set, fields, func(_ context.Context, i int, in, out Row) error {
+		own, err := Ragged[int32](out, 0, in.Shape(0)...)
+		copy(own, Values[int32](in, 0))
+		return err
+	}))
+	for _, ds := range []Dataset{set, mapped} {
+		l := newLoader(t, ds, Config{BatchSize: 1, Workers: 1, Prefetch: 1, Pin: e})
+		for range 2 {
+			for b, err := range l.Batches(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				i, want := b.Indices[0], int32(0)
+				if i%3 != 0 {
+					want = int32(i)
+				}
+				if values := b.Host(0).Data().([]int32); len(values) != max(int(want), 1) || values[0] != want {
+					t.Errorf("sample %d is %v", i, values)
+				}
+			}
+		}
+	}
+}
+
+// A kept batch is not the Loader's, nor is its memory of ragged fields.
+func TestRaggedKept(t *testing.T) {
+	l := newLoader(t, texts([]int{3, 5}, &Padding{}), Config{BatchSize: 2, SingleEpoch: true})
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := l.Stats().PinnedBytes
+		b.Keep()
+		if after := l.Stats().PinnedBytes; before < 2*5*4+2*5*2*2*2 || after != 0 {
+			t.Errorf("%d bytes pinned before Keep, %d after", before, after)
+		}
+		if err := b.Release(); err != nil {
+			t.Error(err)
+		}
+		if again := l.Stats().PinnedBytes; again != before {
+			t.Errorf("%d bytes pinned before Keep, %d after Release", before, again)
 		}
 	}
 }
@@ -261,6 +321,33 @@ func TestRaggedToDevice(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// Memory is not filled with another batch while its copy waits: here copies are made only when somebody needs them.
+func TestRaggedMemoryWaitsForItsCopy(t *testing.T) {
+	e := newEngine(t)
+	stream := must[*asynccopy.Stream](t)(openDriver(t, soft.New(soft.Config{Late: true})).NewStream())
+	lengths := slices.Repeat([]int{4}, 30)
+	l := newLoader(t, texts(lengths, &Padding{}), Config{BatchSize: 2, Stream: stream, Workers: 1, Prefetch: 1, Pin: e})
+	var downloads []*asynccopy.Download
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		downloads = append(downloads, must[*asynccopy.Download](t)(stream.ToHost(b.Device(0), true)))
+	}
+	for b, download := range downloads {
+		host, err := download.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, have := range host.Data().([]int32) {
+			if want := token(2*b+k/4, k%4); int(have) != want {
+				t.Errorf("batch %d has token %d at %d, want %d", b, have, k, want)
+			}
+		}
+		pintensor.Release(host)
 	}
 }
 

@@ -54,7 +54,7 @@ func newRun(ctx context.Context, l *Loader, p position) *run {
 	ctx, r.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), runKey{}, l))
 	r.launch = func(w *worker) { go w.loop(ctx) }
 	r.delivery.init(l.most(), l.cfg.Unordered)
-	reader, _ := l.ds.(BatchReader)
+	reader := batchReaderOf(l.ds)
 	for i := range l.useful() {
 		r.crew = append(r.crew, &worker{r: r, reader: reader, number: i})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -69,6 +70,33 @@ func TestSetErrorsNameThePart(t *testing.T) {
 			if err := set.(BatchReader).ReadBatch(t.Context(), []int{i}, rows); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: ReadBatch: %v, want %q", set, err, want)
 			}
+		}
+	}
+}
+
+// A Loader reads sets that have only Read one sample after the other through whatever they are part of: no sample is
+// read twice to find the bad one, and it is named.
+func TestLoaderReadsSetsOfReadersOneByOne(t *testing.T) {
+	e := newEngine(t)
+	var reads atomic.Int64
+	inner := failing(8, func(i int) error {
+		reads.Add(1)
+		return map[bool]error{true: errors.New("bad")}[i == 3]
+	})
+	for _, set := range []Dataset{
+		must[Dataset](t)(Subset(inner, numbers(8))), must[Dataset](t)(Concat(inner)), must[Dataset](t)(Zip(inner)),
+		must[Dataset](t)(MapInPlace(inner, func(context.Context, int, Row) error { return nil })),
+		must[Dataset](t)(Interleave(AllExhausted, nil, inner)), must[*Cached](t)(Cache(inner, 1000)),
+	} {
+		reads.Store(0)
+		l := newLoader(t, set, Config{BatchSize: 8, Workers: 1, SingleEpoch: true, OnError: SkipErrors, Pin: e})
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil || b.Len() != 7 || b.Skipped[0].Index != 3 {
+				t.Errorf("%v: %v", set, err)
+			}
+		}
+		if n := reads.Load(); n != 8 {
+			t.Errorf("%v: %d reads of 8 samples", set, n)
 		}
 	}
 }
