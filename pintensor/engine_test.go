@@ -119,7 +119,7 @@ func TestMemoryOnLargerPages(t *testing.T) {
 	leak.Check(t)
 	for _, page := range []uintptr{4 << 10, 16 << 10, 64 << 10} {
 		for range 8 {
-			mem, head := newMemory(40<<10, page)
+			mem, head, _ := newMemory(40<<10, page)
 			if uintptr(mem)%page != 0 || head >= page {
 				t.Fatalf("page %d: memory at %#x, head %d", page, mem, head)
 			}

@@ -108,13 +108,16 @@ func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment
 	if !e.reserve(bytes) {
 		return nil, nil, e.limitError(bytes)
 	}
-	mem, head, locked, err := e.makeMemory(bytes)
+	made, err := e.makeMemory(bytes)
 	if err != nil {
 		e.owned.Add(-bytes)
 		return nil, nil, err
 	}
-	s := e.cut(class, size, n, mem, head, near)
+	s, mem, locked := e.cut(class, size, n, made.mem, made.head, near), made.mem, made.locked
 	s.locked.Store(locked)
+	if !made.zeros {
+		s.first.marks |= dirty // it is large, so all of the segment
+	}
 	if other := blocks.add(s.base, s.base+uintptr(bytes), s); other != nil {
 		// Going on would give one piece of memory to two owners.
 		panic("pintensor: the heap gave out memory of a block that is still in use")
@@ -135,25 +138,33 @@ func (e *Engine) newSegment(near *shelf, class int, size int64, n int) (*segment
 	return s, mem, nil
 }
 
-// makeMemory returns page-locked memory, on the engine's node.
-func (e *Engine) makeMemory(bytes int64) (mem unsafe.Pointer, head uintptr, locked bool, err error) {
+// made is memory for a segment.
+type made struct {
+	mem    unsafe.Pointer
+	head   uintptr // see newMemory
+	zeros  bool
+	locked bool
+}
+
+// makeMemory returns memory that is page-locked, if the system lets it be, on the engine's node.
+func (e *Engine) makeMemory(bytes int64) (m made, err error) {
 	e.chooseHost() // and so the node
-	mem, head = newMemory(bytes, pageSize)
+	m.mem, m.head, m.zeros = newMemory(bytes, pageSize)
 	pages := (uintptr(bytes) + pageSize - 1) / pageSize * pageSize
-	if err := e.settle(mem, pages); err != nil {
-		return nil, 0, false, err
+	if err := e.settle(m.mem, pages); err != nil {
+		return made{}, err
 	}
 	if bytes >= largeBlock {
-		s := unsafe.Slice((*byte)(mem), bytes)
+		s := unsafe.Slice((*byte)(m.mem), bytes)
 		adviseHuge(s)
 		touch(e.parallelism, s)
 	}
-	locked, err = e.lock(mem, bytes)
-	e.unsettle(mem, pages)
+	m.locked, err = e.lock(m.mem, bytes)
+	e.unsettle(m.mem, pages)
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
+		return made{}, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
 	}
-	return mem, head, locked, nil
+	return m, nil
 }
 
 func (e *Engine) limitError(asked int64) error {

@@ -13,7 +13,7 @@ import (
 // The real system call: node 0 exists everywhere, unless the kernel has no nodes or the process is not allowed to.
 func TestBindMemory(t *testing.T) {
 	leak.Check(t)
-	mem, _ := newMemory(1<<20, pageSize)
+	mem, _, _ := newMemory(1<<20, pageSize)
 	s := unsafe.Slice((*byte)(mem), 1<<20)
 	s[12345] = 7
 	for _, node := range []int{0, noNode} {

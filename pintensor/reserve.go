@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -106,6 +107,10 @@ func (e *Engine) stock(near *shelf, class int, size int64, n int) error {
 	s, mem, err := e.newSegment(near, class, size, n)
 	if err != nil {
 		return err
+	}
+	if s.first.is(dirty) { // better now than when it is lent
+		e.clearAll(unsafe.Slice((*byte)(mem), s.bytes()))
+		s.first.marks &^= dirty
 	}
 	if e.shelve(near, s, s.all(), mem) {
 		return nil
