@@ -1,0 +1,86 @@
+package dataloader
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two things to do came while a worker was looking, which so was not told of by a signal: whoever takes the first wakes
+// another for the second.
+func TestWorkIsPassedOn(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t, counting(100), Config{BatchSize: 1, Workers: 3, Prefetch: 5, Pin: e})
+		r := newRun(t.Context(), l, position{})
+		r.looping, r.tokens = true, 0
+		got := make(chan task, 2)
+		for _, w := range r.crew[1:] {
+			go func() {
+				if task, ok := r.pick(w); ok {
+					got <- task
+				}
+			}()
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		if r.waiting != 2 || r.looking != 0 {
+			t.Errorf("%d workers wait and %d look, want 2 and none", r.waiting, r.looking)
+		}
+		r.looking = 1
+		r.mu.Unlock()
+		r.returned(nil)
+		r.returned(nil)
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Error("a worker was woken though another was looking")
+		}
+		r.mu.Lock()
+		r.looking = 0
+		r.mu.Unlock()
+		if first, ok := r.pick(r.crew[0]); !ok || first.place != 0 {
+			t.Errorf("%+v, %v", first, ok)
+		}
+		synctest.Wait()
+		if len(got) != 1 || (<-got).place != 1 {
+			t.Error("the second batch was left, with workers waiting")
+		}
+		r.live = 3 // as if launch had started them
+		for _, w := range r.crew {
+			w.live = true
+		}
+		r.shut()
+		for _, w := range r.crew {
+			r.pick(w)
+		}
+		if !r.ended() {
+			t.Error("the run has not ended")
+		}
+		r.collect()
+	})
+}
+
+// A depth that is reduced gives its memory back.
+func TestReducedDepth(t *testing.T) {
+	l := newLoader(t, counting(400), Config{BatchSize: 1, Workers: 2})
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch b.Index {
+		case 20:
+			l.tuner.change(l.run, setting{2, 12})
+			for began := time.Now(); l.Stats().Slots < 13 && time.Since(began) < 10*time.Second; {
+				time.Sleep(time.Millisecond)
+			}
+			if n := l.Stats().Slots; n != 13 {
+				t.Errorf("%d slots, want 13", n)
+			}
+		case 40:
+			l.tuner.change(l.run, setting{2, 4})
+		}
+	}
+	if s := l.Stats(); s.Slots > 5 {
+		t.Errorf("%d slots for 4 batches ahead and one in hand", s.Slots)
+	}
+}
