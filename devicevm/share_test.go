@@ -355,6 +355,45 @@ func TestTrainedWeightIsReplaced(t *testing.T) {
 	compare(t, trace{floats(t, value(t, vm, w)), floats(t, second)}, trace{{4.5, 4.5}, {9, 19}}, 0)
 }
 
+// A weight may be given in any layout. Sync leaves one whose elements are in order where they are.
+func TestTrainedWeightsOfAnyLayout(t *testing.T) {
+	leak.Check(t)
+	transposed := tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6}))
+	if err := transposed.T(); err != nil {
+		t.Fatal(err)
+	}
+	whole := tensor.New(tensor.WithShape(4, 3), tensor.WithBacking([]float64{0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0}))
+	rows, err := whole.Slice(tensor.S(1, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		v    *tensor.Dense
+		want []float64
+		same bool
+	}{{transposed, []float64{0, 2, 4, 1, 3, 5}, false}, {rows.(*tensor.Dense), []float64{0, 1, 2, 3, 4, 5}, true}} {
+		g := G.NewGraph()
+		w := G.NewMatrix(g, tensor.Float64, G.WithShape(2, 3), G.WithName("w"), G.WithValue(c.v))
+		if _, err := G.Grad(G.Must(G.Sum(w)), w); err != nil {
+			t.Fatal(err)
+		}
+		vm := newVM(t, g, devicevm.WithSolver(G.NewVanillaSolver(G.WithLearnRate(1))))
+		run(t, vm)
+		if err := vm.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, trace{floats(t, w.Value())}, trace{c.want}, 0)
+		if same := w.Value() == G.Value(c.v); same != c.same {
+			t.Errorf("the node has its value still: %v", same)
+		}
+		run(t, vm)
+		if got := floats(t, value(t, vm, w))[5]; got != c.want[5]-1 {
+			t.Errorf("after Sync training goes on from %v", got+1)
+		}
+	}
+	compare(t, trace{floats(t, whole)}, trace{{0, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0}}, 0)
+}
+
 // Each batch normalisation has its own statistics.
 func TestTwoNormsAreShared(t *testing.T) {
 	leak.Check(t)

@@ -5,6 +5,7 @@ package devicevm
 import (
 	"github.com/pintensor/pin/devicevm/internal/host"
 	"github.com/pintensor/pin/devicevm/internal/plan"
+	"github.com/pintensor/pin/internal/strided"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -30,12 +31,14 @@ func (vm *VM) sync() error {
 	return vm.fetch(down)
 }
 
-// hostValue returns the tensor that a trained weight goes to: the node's own. Where that can't take it, since it is
-// a view, the node gets another.
+// hostValue returns the tensor that a trained weight goes to: the node's own. Where that can't take it, since its
+// elements are not in order, the node gets another.
 func (s *slot) hostValue() (G.Value, error) {
 	v := s.node.Src.Value()
-	if d, ok := v.(*tensor.Dense); ok && d.DataOrder().IsContiguous() && !d.DataOrder().IsColMajor() && len(d.Raw) == s.bytes() {
-		return v, nil
+	if d, ok := v.(*tensor.Dense); ok {
+		if layout, err := strided.Of(d); err == nil && layout.Contiguous() && layout.Size() == s.bytes() && len(d.Raw) == s.bytes() {
+			return v, nil
+		}
 	}
 	if _, ok := v.(G.Scalar); ok {
 		return v, nil
