@@ -1,0 +1,62 @@
+package asynccopy
+
+// This file has the list of a stream's events that are not known to be complete: so that those which nobody waits for
+// give their handles back, and Close and Synchronize settle all.
+
+import "slices"
+
+// tolerated is how many events a stream lists before it asks the driver about one, and again when half as many
+// more are listed. A call to the driver takes 0.2 µs, the copy of a small tensor 3.
+const tolerated = 16
+
+// track lists an event that was recorded, or will be by its stage.
+func (s *Stream) track(e *Event) {
+	s.mu.Lock()
+	s.pending = append(s.pending, e)
+	n := len(s.pending)
+	s.mu.Unlock()
+	if n > tolerated && n%(tolerated/2) == 0 {
+		s.tidy()
+	}
+}
+
+// tidy takes the first events off the list, as far as they are known to be complete, and asks the driver about
+// the one in the middle if there are many left: that tells of all before it.
+func (s *Stream) tidy() {
+	middle := s.overdue()
+	if middle == nil || !middle.landed() {
+		return
+	}
+	done, err := middle.query()
+	if done {
+		s.overdue()
+	} else {
+		s.dev.postpone(err)
+	}
+}
+
+// overdue forgets the first events that are known to be complete, and returns the one in the middle if there are
+// many left.
+func (s *Stream) overdue() *Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.pending) {
+		if done, _ := s.pending[n].result(); !done {
+			break
+		}
+		n++
+	}
+	s.pending = slices.Delete(s.pending, 0, n)
+	if len(s.pending) < tolerated {
+		return nil
+	}
+	return s.pending[len(s.pending)/2]
+}
+
+// unfinished returns the events that are listed.
+func (s *Stream) unfinished() []*Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.pending)
+}
