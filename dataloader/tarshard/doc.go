@@ -38,7 +38,7 @@
 // All errors name the shard, and the file in it. A shard that is damaged, or ends before its end-of-archive
 // mark, as one whose download was cut off does, is an [ErrFormat]: in a Stream in the place of its rest, after
 // which a loop that goes on gets the next shard, and from Open for a Set. No shard makes a function panic, or take more
-// memory than a sample has, of which [MaxSample] is allowed, and for zstd a window of [MaxWindow].
+// memory than twice what a sample has, of which [MaxSample] is allowed, and for zstd a window of [MaxWindow].
 //
 // # Platforms
 //
