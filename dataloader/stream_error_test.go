@@ -81,7 +81,7 @@ func TestStreamPanics(t *testing.T) {
 		func() {
 			defer func() {
 				p, ok := recover().(*PanicError)
-				if !ok || !errors.Is(p, broken) || p.Index != -1 || !strings.Contains(string(p.Stack), "stream_test.go") {
+				if !ok || !errors.Is(p, broken) || p.Index != -1 || !strings.Contains(string(p.Stack), "TestStreamPanics") {
 					t.Errorf("%s: panic %v", name, p)
 				}
 			}()
