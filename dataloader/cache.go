@@ -31,9 +31,10 @@ const (
 )
 
 // Cache returns ds with samples kept in memory as they are read, in at most maxBytes of it: 4 bytes for each sample
-// of ds at once, and the samples' own bytes as they come. The first samples read stay; when it is full, others are read from ds each
-// time. Training reads every sample once an epoch, and then nothing is better: to make room for a new sample by
-// forgetting an old one, as LRU does, would forget each before it is needed again.
+// of ds at once, and the samples' own bytes as they come. The first samples read stay; when it is full, others are
+// read from ds each time. Training reads every sample once an epoch, and then nothing is better: to make room for a
+// new sample by forgetting an old one, as LRU does, would forget each before it is needed again. Fields whose shape
+// differs between samples are an error.
 //
 // What is random in a sample of ds is remembered too: augmentation belongs after the cache, in [Map]. So is what
 // [Row.SetMeta] attaches, beside maxBytes. Errors are not. Two workers that want a sample at the same time may both

@@ -46,8 +46,8 @@ func describeSet(ds Dataset) string {
 }
 
 // Subset returns the set of the given samples of ds, in this order: PyTorch's Subset. A sample may be in it more
-// than once. It keeps a copy of indices, and gives ds to nobody else. Its sample i is sample indices[i] of ds, but has the [Row.Rand] of
-// number i. An index that ds does not have is an error that names it.
+// than once. It keeps a copy of indices. Its sample i is sample indices[i] of ds, but has the [Row.Rand] of number i.
+// An index that ds does not have is an error that names it.
 func Subset(ds Dataset, indices []int) (Dataset, error) {
 	p, err := newPart("Subset: set", ds)
 	if err != nil {
