@@ -36,6 +36,7 @@ var kind int // of kinds, that the tests run on now
 // under REQUIRE_GPU.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	benchmark := flag.Lookup("test.bench").Value.String() != ""
 	_, err := cuda.Load()
 	gpu := err == nil || os.Getenv("REQUIRE_GPU") != ""
 	code := 0
@@ -46,6 +47,9 @@ func TestMain(m *testing.M) {
 				continue
 			}
 		case "emulated":
+			if benchmark { // it says nothing of any device's speed
+				continue
+			}
 			if !emulate.Available() {
 				fmt.Fprintln(os.Stderr, "NOT RUN on the emulated device: it needs Linux and a C++ compiler")
 				continue
