@@ -57,6 +57,7 @@ type session[T float] struct {
 	answers     []byte // the labels of the test images
 	curve       curve
 	show        *display
+	bar         *progress // of the epoch that is trained
 }
 
 // fit trains a network and tests it after each epoch.
@@ -74,18 +75,19 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 		return err
 	}
 	defer func() { err = errors.Join(err, copies.Close()) }()
-	train, err := newLoader[T](cfg, trainImages, m.input, copies, true)
+	s := &session[T]{net: net, answers: testImages.labels, show: show}
+	train, err := newLoader[T](cfg, trainImages, m.input, copies, true, s.progress)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, train.Close()) }()
-	test, err := newLoader[T](cfg, testImages, m.input, copies, false)
+	test, err := newLoader[T](cfg, testImages, m.input, copies, false, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, test.Close()) }()
 
-	s := &session[T]{net: net, train: train, test: test, answers: testImages.labels, show: show}
+	s.train, s.test = train, test
 	done := 0
 	if cfg.resume != "" {
 		if done, err = s.resume(cfg); err != nil {
@@ -103,8 +105,10 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 }
 
 // newLoader returns a loader of batches of the images, each image of the given shape. Its batches are copied to
-// the device of the stream, by it, while the network computes.
-func newLoader[T float](cfg config, m images, shape tensor.Shape, copies *asynccopy.Stream, shuffle bool) (*dataloader.Loader, error) {
+// the device of the stream, by it, while the network computes. progress is told of each that was used.
+func newLoader[T float](cfg config, m images, shape tensor.Shape, copies *asynccopy.Stream, shuffle bool,
+	progress func(dataloader.Progress)) (*dataloader.Loader, error) {
+
 	return dataloader.New(newDataset[T](m, shape), dataloader.Config{
 		BatchSize: cfg.batch,
 		Shuffle:   shuffle,
@@ -115,8 +119,12 @@ func newLoader[T float](cfg config, m images, shape tensor.Shape, copies *asyncc
 		// of its own. In training these count a little more than others; in testing only the first Len()
 		// are looked at.
 		LastBatch: dataloader.PadLast,
+		Progress:  progress,
 	})
 }
+
+// progress is told of each batch that was trained on.
+func (s *session[T]) progress(p dataloader.Progress) { s.bar.step(p.Samples, s.curve.smoothed()) }
 
 // epoch trains on all training images once, saves that, and then tests.
 func (s *session[T]) epoch(ctx context.Context, cfg config, epoch int) error {
@@ -137,8 +145,8 @@ func (s *session[T]) epoch(ctx context.Context, cfg config, epoch int) error {
 }
 
 func (s *session[T]) trainOnce(ctx context.Context, name string) error {
-	bar := s.show.start(name, s.train.Len())
-	defer bar.stop()
+	s.bar = s.show.start(name, s.train.Len())
+	defer s.bar.stop()
 	var sum float64 // of the losses of all images
 	var seen int
 	var waited time.Duration
@@ -161,10 +169,9 @@ func (s *session[T]) trainOnce(ctx context.Context, name string) error {
 		sum += loss * float64(b.Len())
 		seen += b.Len()
 		s.curve.add(loss)
-		bar.step(b.Len(), s.curve.smoothed())
 		ready = time.Now()
 	}
-	bar.stop()
+	s.bar.stop()
 	took := time.Since(begin)
 	s.show.printf("%s in %.1fs: loss %.4f, %.0f images/s, %.1f%% of the time waiting for data\n", name,
 		took.Seconds(), sum/float64(seen), float64(seen)/took.Seconds(), 100*waited.Seconds()/took.Seconds())

@@ -85,7 +85,7 @@ func TestRunIsReproducible(t *testing.T) {
 func TestSeed(t *testing.T) {
 	check(t)
 	order := func(seed uint64, shuffle bool) []int {
-		loader, err := newLoader[float32](config{batch: 8, seed: seed}, bars(40, 1), tensor.Shape{pixels}, nil, shuffle)
+		loader, err := newLoader[float32](config{batch: 8, seed: seed}, bars(40, 1), tensor.Shape{pixels}, nil, shuffle, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
