@@ -67,11 +67,3 @@ func TestLargeMemoryThatWasUsedIsCleared(t *testing.T) {
 		}
 	}
 }
-
-// fillWith does with few instructions, which matters under the race detector, what a loop does.
-func fillWith(s []byte, x byte) {
-	s[0] = x
-	for done := 1; done < len(s); done *= 2 {
-		copy(s[done:], s[:done])
-	}
-}

@@ -21,8 +21,8 @@ const (
 	freeingPoll = 100 * time.Microsecond
 )
 
-// take returns a block of at least n bytes, for want bytes, that belongs to nobody. In poison mode it fails if somebody has
-// written to it since it came back.
+// take returns a block of at least n bytes, for want bytes, that belongs to nobody. In poison mode it fails if
+// somebody has written to it since it came back.
 func (e *Engine) take(near *shelf, n, want int64) (cached, error) {
 	c, err := e.find(near, n, want)
 	if err != nil {

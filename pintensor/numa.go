@@ -26,8 +26,8 @@ import (
 const noNode = -1
 
 // WithNUMANode has the engine take its memory from the given node of the machine. The default is the node that
-// the CUDA device is on, as /sys/bus/pci/devices says; where that is not known, or the machine has one node, memory is wherever the
-// system puts it. Copies from the other node of a machine take up to a third longer.
+// the CUDA device is on, as /sys/bus/pci/devices says; where that is not known, or the machine has one node, memory
+// is wherever the system puts it. Copies from another node may be slower.
 //
 // A node that the machine does not have is an error. If the system refuses to bind memory to one that was asked for,
 // New returns its error; Docker's default profile does, unless the container has CAP_SYS_NICE. For the default

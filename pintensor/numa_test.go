@@ -24,7 +24,7 @@ type locatedHost struct {
 
 func (h *locatedHost) PCIBusID() (string, error) { return h.id, h.err }
 
-// machine with nodes is a tree as in /sys, with a device on the last of the nodes, and a note of what was bound.
+// fakeMachine is a tree as in /sys, and a note of what was bound.
 type fakeMachine struct {
 	sys   string
 	bound map[uintptr]int   // nodes by address, of what is bound now
