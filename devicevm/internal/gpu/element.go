@@ -31,7 +31,8 @@ func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
 }
 
 func (b *builder) express(out plan.Value, operands []kernels.Operand, code []kernels.Instruction) {
-	b.launch("elementwise", out.Dtype, elements(out.N), put(b, operands...), put(b, code...), number(len(code)), ref(b.mem.At(out)), number(out.N))
+	b.launch("elementwise", out.Dtype, elements(out.N), put(b, operands...), put(b, code...), number(len(code)),
+		ref(b.mem.At(out)), number(out.N))
 }
 
 // instructions finds each register's place: the instruction before, a slot from its result to its last use, or an

@@ -98,6 +98,7 @@ func (b *builder) ownProduct(p product, x, y, out plan.Value) {
 	grid := driver.Dim3{X: uint32((p.n + tile - 1) / tile), Y: uint32((p.m + tile - 1) / tile), Z: uint32(p.batch * splits)}
 	b.launch(name, out.Dtype, grid, ref(b.mem.At(x)), ref(b.mem.At(y)), to, put(b, k))
 	if splits > 1 {
-		b.launch("sum_columns", out.Dtype, elements(size), to, ref(b.mem.At(out)), number(splits), number(size), number(splits), number(1), number(1))
+		b.launch("sum_columns", out.Dtype, elements(size), to, ref(b.mem.At(out)),
+			number(splits), number(size), number(splits), number(1), number(1))
 	}
 }

@@ -37,7 +37,8 @@ func flag(on bool) argument {
 
 func (b *builder) softmax(s *plan.Step, op graph.Softmax) {
 	count, n, inner := lines(s.Out.Shape, op.Axis)
-	b.launch("softmax", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), number(count), number(n), number(inner), flag(op.Log))
+	b.launch("softmax", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)),
+		number(count), number(n), number(inner), flag(op.Log))
 }
 
 func (b *builder) softmaxDiff(s *plan.Step, op graph.SoftmaxDiff) {
@@ -51,7 +52,8 @@ func window(w graph.Window, shape []int, outH, outW int) kernels.Window {
 	return kernels.Window{
 		Batch: uint32(shape[0]), Channels: uint32(shape[1]), Height: uint32(shape[2]), Width: uint32(shape[3]),
 		OutHeight: uint32(outH), OutWidth: uint32(outW), KernelHeight: uint32(w.KernelH), KernelWidth: uint32(w.KernelW),
-		StrideHeight: uint32(w.StrideH), StrideWidth: uint32(w.StrideW), DilationHeight: uint32(w.DilationH), DilationWidth: uint32(w.DilationW),
+		StrideHeight: uint32(w.StrideH), StrideWidth: uint32(w.StrideW),
+		DilationHeight: uint32(w.DilationH), DilationWidth: uint32(w.DilationW),
 		PadHeight: int32(w.PadH), PadWidth: int32(w.PadW),
 	}
 }
@@ -68,7 +70,10 @@ func (b *builder) col2im(s *plan.Step, op graph.Col2Im) {
 
 // pooling is the geometry of a pooling of images of a shape.
 func pooling(p graph.Pool, shape []int, outH, outW int) kernels.Window {
-	w := graph.Window{KernelH: p.KernelH, KernelW: p.KernelW, PadH: p.North, PadW: p.West, StrideH: p.StrideH, StrideW: p.StrideW, DilationH: 1, DilationW: 1}
+	w := graph.Window{
+		KernelH: p.KernelH, KernelW: p.KernelW, PadH: p.North, PadW: p.West,
+		StrideH: p.StrideH, StrideW: p.StrideW, DilationH: 1, DilationW: 1,
+	}
 	return window(w, shape, outH, outW)
 }
 
@@ -96,13 +101,15 @@ func (b *builder) dropout(s *plan.Step, operand int, p float64) {
 
 func (b *builder) batchNorm(s *plan.Step, op graph.BatchNorm) {
 	batch, channels, space := channelsOf(s.Out.Shape)
-	b.launch("batch_norm", s.Out.Dtype, blocks(channels), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.State)),
+	b.launch("batch_norm", s.Out.Dtype, blocks(channels),
+		ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.State)),
 		number(batch), number(channels), number(space), flag(s.Eval), float(s.Out.Dtype, op.Momentum), float(s.Out.Dtype, op.Epsilon))
 }
 
 func (b *builder) batchNormDiff(s *plan.Step) {
 	batch, channels, space := channelsOf(s.Out.Shape)
-	b.launch("batch_norm_diff", s.Out.Dtype, blocks(channels), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)),
+	b.launch("batch_norm_diff", s.Out.Dtype, blocks(channels),
+		ref(b.mem.At(s.In[0])), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)),
 		number(batch), number(channels), number(space), flag(s.Eval))
 }
 

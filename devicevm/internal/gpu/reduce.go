@@ -3,6 +3,7 @@ package gpu
 // This file compiles sums and maxima along axes.
 
 import (
+	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	"github.com/pintensor/pin/internal/driver"
 )
@@ -56,7 +57,7 @@ func passes(groups []axes) []pass {
 			}
 		}
 		least := 64 // elements of a part
-		units := p.outer * p.inner / 256
+		units := p.outer * p.inner / kernels.Threads
 		if p.inner == 1 {
 			least, units = 4096, p.outer
 		}
@@ -91,7 +92,8 @@ func (b *builder) reduce(s *plan.Step, along []int, kind string) {
 		if p.inner == 1 {
 			b.launch(kind+"_rows", out.Dtype, blocks(p.outer*p.parts), from, to, number(p.n), number(p.part), number(p.parts))
 		} else {
-			b.launch(kind+"_columns", out.Dtype, columns(p.size()), from, to, number(p.n), number(p.inner), number(p.part), number(p.parts), number(p.outer))
+			b.launch(kind+"_columns", out.Dtype, columns(p.size()), from, to,
+				number(p.n), number(p.inner), number(p.part), number(p.parts), number(p.outer))
 		}
 		from = to
 	}
@@ -108,4 +110,4 @@ func (b *builder) constant(out plan.Value, kind string) {
 }
 
 // columns is a grid with a thread for each of n results.
-func columns(n int) driver.Dim3 { return blocks(min((n+255)/256, 4*busy)) }
+func columns(n int) driver.Dim3 { return blocks(min((n+kernels.Threads-1)/kernels.Threads, 4*busy)) }
