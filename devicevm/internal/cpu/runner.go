@@ -1,8 +1,24 @@
 // Package cpu runs programs on the host's cores.
 //
 // Matrix products are by kernels in assembly where the processor has AVX2 and FMA, unless gorgonia.Use has set a BLAS;
-// then, and elsewhere, by that. Everything else is plain Go. Work is divided among cores only where each has much of it, and never so that the division changes the result: two
-// runs give the same bits on any number of cores.
+// then, and elsewhere, by that. Everything else is plain Go. Work is divided among cores only where each has much of
+// it, and never so that the division changes the result: two runs give the same bits on any number of cores.
+//
+// # Ownership
+//
+// A [Memory] is the caller's, who may point it to other memory between two runs.
+//
+// # Concurrency
+//
+// A [Runner] is for one goroutine at a time, and uses others for a run only.
+//
+// # Errors
+//
+// An error, or panic, of a step is a [plan.StepError] that names its node.
+//
+// # Platforms
+//
+// All that Go runs on; the kernels are for amd64.
 package cpu
 
 import (

@@ -282,10 +282,16 @@ func (d *device) BeginCapture(s driver.Stream) error {
 }
 
 func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
+	d.mu.Lock()
+	captured := d.streams[s]
+	d.mu.Unlock()
+	if captured == nil {
+		return 0, failure("EndCapture", driver.CodeInvalidValue, "the stream is not being captured")
+	}
 	g := driver.Graph(d.create("graph"))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.graphs[g] = *d.streams[s]
+	d.graphs[g] = *captured
 	d.streams[s] = nil
 	return g, nil
 }

@@ -1,6 +1,10 @@
 // Package emulate runs the CUDA kernels on the host, for tests: compiled as C++ by whatever compiler there is, a
 // block after the other, the threads of a block as coroutines. [Open] has a device around them that passes for
 // a CUDA device, so that everything above the driver can be tested without a GPU.
+//
+// # Platforms
+//
+// Linux with a C++ compiler. Elsewhere, and without one, tests are skipped, but fail in CI.
 package emulate
 
 import (

@@ -11,6 +11,10 @@
 // by element take any grid; those that say so take one block of [Threads] a row, a part or a channel. No kernel
 // adds atomically: the same input gives the same bits on every run. Indices are 32 bits: a tensor has fewer
 // than 2^31 elements ([MaxElements]). Parameters that are structs are given by their device address.
+//
+// # Platforms
+//
+// The PTX runs on devices of compute capability 7.0 and newer, with drivers for CUDA 11.0 and newer.
 package kernels
 
 import (
