@@ -34,6 +34,7 @@ func TestSameLosses(t *testing.T) {
 // The difference is as small as the name of the program says: lines of one file that the other does not have,
 // without imports, comments, and the handling of errors.
 func TestTenLines(t *testing.T) {
+	leak.Check(t)
 	lines := func(name string) map[string]bool {
 		text, err := os.ReadFile(name)
 		if err != nil {

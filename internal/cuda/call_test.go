@@ -32,6 +32,7 @@ func openFake(t testing.TB, l *fakeLibrary, ordinal int) (*Driver, *Device) {
 }
 
 func TestEverySymbolHasASignature(t *testing.T) {
+	leak.Check(t)
 	for _, e := range new(library).entries() {
 		if _, ok := signatures[e.name]; !ok {
 			t.Errorf("the fake library lacks %s", e.name)
@@ -269,6 +270,7 @@ func (l *fakeLibrary) forgive(name string) {
 }
 
 func TestFailureAndFailedPop(t *testing.T) {
+	leak.Check(t)
 	l := newFake(t)
 	_, d := openFake(t, l, 0)
 	l.fail["cuMemFree_v2"], l.fail["cuCtxPopCurrent_v2"] = fakeError, fakeError
@@ -284,6 +286,7 @@ func TestFailureAndFailedPop(t *testing.T) {
 }
 
 func TestWhereTheDeviceIs(t *testing.T) {
+	leak.Check(t)
 	l := newFake(t)
 	drv, err := load(l.lookup)
 	if err != nil {
@@ -312,6 +315,7 @@ func TestWhereTheDeviceIs(t *testing.T) {
 }
 
 func TestUnregisterCanBeRepeated(t *testing.T) {
+	leak.Check(t)
 	l := newFake(t)
 	drv, err := load(l.lookup)
 	if err != nil {
@@ -333,6 +337,7 @@ func TestUnregisterCanBeRepeated(t *testing.T) {
 
 // TestFailedRecordLeavesNoWork: the caller got an error and so has no event to wait for.
 func TestFailedRecordLeavesNoWork(t *testing.T) {
+	leak.Check(t)
 	l := newFake(t)
 	_, d := openFake(t, l, 0)
 	l.fail["cuEventRecord"] = fakeError
@@ -445,6 +450,7 @@ func silent(t testing.TB) *Device {
 var poolDrops bool
 
 func TestCopyDoesNotAllocate(t *testing.T) {
+	leak.Check(t)
 	if poolDrops {
 		t.Skip("the race detector makes sync.Pool allocate")
 	}

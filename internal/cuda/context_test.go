@@ -21,6 +21,7 @@ import (
 
 // TestContextByHandle: newer libraries are spared two calls and a locked thread for each copy.
 func TestContextByHandle(t *testing.T) {
+	leak.Check(t)
 	for _, c := range []struct {
 		release int32
 		pushes  int

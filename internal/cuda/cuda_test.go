@@ -29,6 +29,7 @@ func hardware(t testing.TB) *Driver {
 }
 
 func TestConformance(t *testing.T) {
+	leak.Check(t)
 	drv := hardware(t)
 	// The context stays for all of the suite: making one takes long and opens files.
 	d, err := drv.Open(0)
@@ -80,6 +81,7 @@ func active(t *testing.T, drv *Driver) []bool {
 }
 
 func TestContextsEndWithTheirUse(t *testing.T) {
+	leak.Check(t)
 	drv := hardware(t)
 	last := len(active(t, drv)) - 1
 	d, err := drv.Open(last)

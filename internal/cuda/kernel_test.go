@@ -138,6 +138,7 @@ func TestBadImages(t *testing.T) {
 
 // TestFailedEndCaptureKeepsNothing: newFake's cleanup would find a graph that is left.
 func TestFailedEndCaptureKeepsNothing(t *testing.T) {
+	leak.Check(t)
 	for _, name := range []string{"cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy"} {
 		t.Run(name, func(t *testing.T) {
 			l := newFake(t)
@@ -170,6 +171,7 @@ func TestNoGraphsBefore114(t *testing.T) {
 }
 
 func TestLaunchDoesNotAllocate(t *testing.T) {
+	leak.Check(t)
 	if poolDrops {
 		t.Skip("the race detector makes sync.Pool allocate")
 	}

@@ -240,6 +240,7 @@ func TestCheckedKeepsDevicesApart(t *testing.T) {
 }
 
 func TestCheckedHostCountsAnAttemptedRelease(t *testing.T) {
+	leak.Check(t)
 	r := &recorder{TB: t}
 	faulty := NewFaultyHost(unlocked{})
 	h := CheckedHost(r, faulty)

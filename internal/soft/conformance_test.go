@@ -6,10 +6,12 @@ import (
 
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
 )
 
 func TestConformance(t *testing.T) {
+	leak.Check(t)
 	for name, config := range map[string]soft.Config{
 		"eager":   {Devices: 2},
 		"late":    {Devices: 2, Late: true},

@@ -111,6 +111,7 @@ func TestPoolHoldsMemory(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
+	leak.Check(t)
 	for _, c := range []struct {
 		config Config
 		want   string

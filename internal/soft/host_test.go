@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/leak"
 )
 
 func hostPointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
@@ -71,6 +72,7 @@ func (m *model) unlock(addr, n uintptr) error {
 // TestPagesInUseStayLocked registers and unregisters at random: the locked pages are always those that
 // registered bytes lie in.
 func TestPagesInUseStayLocked(t *testing.T) {
+	leak.Check(t)
 	memory := onHeap(40 * modelPage)
 	rapid.Check(t, func(t *rapid.T) {
 		m, h := newModel(25)
@@ -129,6 +131,7 @@ func TestPagesInUseStayLocked(t *testing.T) {
 
 // TestNeighboursAtOnce has goroutines whose ranges share pages.
 func TestNeighboursAtOnce(t *testing.T) {
+	leak.Check(t)
 	const goroutines, each = 8, 3*modelPage + 5
 	memory := onHeap(goroutines * each)
 	m, h := newModel(1 << 30)
@@ -164,6 +167,7 @@ func TestNeighboursAtOnce(t *testing.T) {
 
 // TestFailedUnlockCanBeRepeated: until then the memory counts as registered.
 func TestFailedUnlockCanBeRepeated(t *testing.T) {
+	leak.Check(t)
 	m, h := newModel(100)
 	memory := onHeap(10 * modelPage)
 	if err := h.Register(hostPointer(memory), int64(len(memory))); err != nil {
@@ -196,6 +200,7 @@ func TestFailedUnlockCanBeRepeated(t *testing.T) {
 
 // TestFailedRegisterLeavesNothing: what it locked can't be unlocked either, but it has failed.
 func TestFailedRegisterLeavesNothing(t *testing.T) {
+	leak.Check(t)
 	_, h := newModel(3)
 	memory := onHeap(10 * modelPage)
 	broken := errors.New("broken")

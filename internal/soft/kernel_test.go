@@ -227,6 +227,7 @@ func TestGraphOfFreedMemory(t *testing.T) {
 }
 
 func TestElapsedIsExact(t *testing.T) {
+	leak.Check(t)
 	synctest.Test(t, func(t *testing.T) {
 		x := newBench(t, Config{Delay: func(op Op) time.Duration { return time.Duration(op.Bytes) * time.Millisecond }})
 		from, err := x.d.NewTimingEvent()

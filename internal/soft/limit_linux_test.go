@@ -11,10 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // TestLimit lowers the limit of the process, and takes its thread the privilege to exceed it.
 func TestLimit(t *testing.T) {
+	leak.Check(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/pintensor/pin/internal/leak"
 )
 
 func matrixOf[T float](rng *rand.Rand, n int) []T {
@@ -70,12 +72,14 @@ func testGemm[T float](t *testing.T, tolerance float64) {
 }
 
 func TestGemm(t *testing.T) {
+	leak.Check(t)
 	t.Run("float32", func(t *testing.T) { testGemm[float32](t, 3e-6) })
 	t.Run("float64", func(t *testing.T) { testGemm[float64](t, 1e-14) })
 }
 
 // The number of cores does not change a bit.
 func TestGemmIsDeterministic(t *testing.T) {
+	leak.Check(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, s := range [][3]int{{64, 300, 784}, {784, 300, 64}, {61, 1000, 70}} {
 		m, n, k := s[0], s[1], s[2]
@@ -97,6 +101,7 @@ func TestGemmIsDeterministic(t *testing.T) {
 
 // Philox4x32-10 of counter and key 0, and of all ones, as in the known answers of its authors.
 func TestPhilox(t *testing.T) {
+	leak.Check(t)
 	ones := uint32(math.MaxUint32)
 	for _, c := range []struct {
 		counter [4]uint32

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ebitengine/purego"
 	"github.com/pintensor/pin/internal/driver"
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // fake is the state of the library in a test.
@@ -150,6 +151,7 @@ func (f *fake) handle(t *testing.T) *Handle {
 }
 
 func TestMultiply(t *testing.T) {
+	leak.Check(t)
 	f := newFake(t)
 	h := f.handle(t)
 	if v, err := h.Version(); v != 130102 || err != nil {
@@ -228,6 +230,7 @@ func multiply[T float32 | float64](t *testing.T, h *Handle, rng *rand.Rand, p Pr
 }
 
 func TestErrors(t *testing.T) {
+	leak.Check(t)
 	f := newFake(t)
 	f.lacks = "cublasSetWorkspace_v2"
 	if _, err := bind(f.lookup); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), f.lacks) {
@@ -286,6 +289,7 @@ func TestErrors(t *testing.T) {
 
 // Where there is no library, Load says what was tried.
 func TestLoad(t *testing.T) {
+	leak.Check(t)
 	lib, err := Load()
 	if err == nil {
 		if lib == nil {

@@ -37,10 +37,11 @@ var openDevice = sync.OnceValues(func() (*device, error) {
 	return d, err
 })
 
-// TestMain closes the device.
+// TestMain opens the device before the tests, none of which then leaves anything open, and closes it after them.
 func TestMain(m *testing.M) {
+	d, err := openDevice()
 	code := m.Run()
-	if d, err := openDevice(); err == nil {
+	if err == nil {
 		for _, err := range []error{d.DestroyStream(d.stream), d.UnloadModule(d.module), d.Close()} {
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)

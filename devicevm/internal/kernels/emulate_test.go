@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pintensor/pin/devicevm/internal/emulate"
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // emulated runs a kernel on the host.
@@ -27,6 +28,7 @@ func emulated(t testing.TB, name string, grid [3]uint32, args []argument) {
 }
 
 func TestStructsAreTheSameInC(t *testing.T) {
+	leak.Check(t)
 	l := emulate.Load(t)
 	for name, size := range map[string]uintptr{
 		"Operand": unsafe.Sizeof(Operand{}), "Instruction": unsafe.Sizeof(Instruction{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/pintensor/pin/devicevm/internal/emulate"
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // argument is one of a kernel: a value, or the address of size bytes of memory.
@@ -89,6 +90,7 @@ func run(t testing.TB, name string, grid [3]uint32, args ...any) {
 
 // everywhere runs a test on the host, and on a GPU if there is one.
 func everywhere(t *testing.T, test func(t *testing.T)) {
+	leak.Check(t)
 	t.Run("host", test)
 	if gpu(t) {
 		onGPU = true
@@ -163,6 +165,7 @@ func compare[T float](t *testing.T, what string, got []T, want []float64) {
 
 // Every kernel is in the PTX, and called by some test of this package.
 func TestEveryKernelIsTested(t *testing.T) {
+	leak.Check(t)
 	files, err := filepath.Glob("*_test.go")
 	check(t, err)
 	var text strings.Builder

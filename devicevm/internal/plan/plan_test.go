@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/internal/leak"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -55,6 +56,7 @@ func describe(s Step) string {
 
 // Everything that training needs, and nothing else.
 func TestProgramOfPerceptron(t *testing.T) {
+	leak.Check(t)
 	g, cost := perceptron(t)
 	p, err := Build(g, Options{Roots: Roots(g)})
 	if err != nil {
@@ -93,6 +95,7 @@ func TestProgramOfPerceptron(t *testing.T) {
 
 // No step writes to what a later one still reads, in any way of building the program.
 func TestMemoryIsNotShared(t *testing.T) {
+	leak.Check(t)
 	g, _ := perceptron(t)
 	for _, opts := range []Options{{}, {NoFuse: true}, {Eval: true}, {Bugs: true}} {
 		opts.Roots = Roots(g)
