@@ -46,8 +46,8 @@ race: ## the tests under the race detector (needs a C compiler)
 nocgo: ## the tests without cgo
 	CGO_ENABLED=0 $(GO) test -timeout 5m ./...
 
-invariants: ## the tests with internal consistency checks
-	$(GO) test -tags invariants -timeout 5m ./...
+invariants: ## the tests with internal consistency checks, which pintensor has
+	$(GO) test -tags invariants -timeout 5m ./pintensor/... ./asynccopy ./dataloader
 
 fuzz: ## each fuzz target for FUZZTIME (5s)
 	@for pkg in $$($(GO) list ./...); do \
