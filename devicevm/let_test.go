@@ -11,6 +11,7 @@ import (
 	"github.com/pintensor/pin/devicevm"
 	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/pintensor"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -127,6 +128,13 @@ func TestLetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer foreign.Release()
+	released, err := pintensor.New(tensor.Float64, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pintensor.Release(released); err != nil {
+		t.Fatal(err)
+	}
 	masked := vector(1, 2, 3)
 	masked.SetMask([]bool{true, false, false})
 	_, stranger, _ := double()
@@ -147,6 +155,7 @@ func TestLetRefuses(t *testing.T) {
 		{"another graph", stranger, vector(1, 2, 3), nil, "not in the VM's graph"},
 		{"another device", x, foreign, nil, "device"},
 		{"mask", x, masked, devicevm.ErrUnsupported, "mask"},
+		{"released", x, released, devicevm.ErrNoValue, "released"},
 	} {
 		err := vm.Let(c.node, c.v)
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), "devicevm: Let: ") {
@@ -154,6 +163,12 @@ func TestLetRefuses(t *testing.T) {
 		}
 	}
 	wantY(t, vm, y, 2, 4, 6)
+	if err := G.Let(x, released); err != nil {
+		t.Fatal(err)
+	}
+	if err := vm.RunAll(); !errors.Is(err, devicevm.ErrNoValue) {
+		t.Errorf("RunAll with a released tensor bound to the node: %v", err)
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -4,6 +4,7 @@ package devicevm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm/internal/graph"
@@ -64,6 +65,23 @@ func (vm *VM) shared(n *graph.Node) (*slot, error) {
 		return nil, nodeError(n, "WithWeightsFrom: the other VM's is %v%v: %w", same[0].node.Dtype, same[0].node.Shape, ErrMismatch)
 	}
 	return same[0], nil
+}
+
+// borrows reports whether anything of the other VM is shared.
+func (vm *VM) borrows() bool {
+	return slices.ContainsFunc(vm.slots, func(s *slot) bool { return s.refs > 1 }) ||
+		slices.ContainsFunc(vm.states, func(s *state) bool { return s.refs > 1 })
+}
+
+// weightNames returns the names of the inputs that others may share.
+func (vm *VM) weightNames() []string {
+	var names []string
+	for _, s := range vm.slots {
+		if s.node.Src.Deriv() != nil {
+			names = append(names, s.node.Src.Name())
+		}
+	}
+	return names
 }
 
 // state is memory that lives from run to run.

@@ -5,8 +5,10 @@ package devicevm_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -118,6 +120,11 @@ func TestWeightsFromRefuses(t *testing.T) {
 	}
 	if _, err := devicevm.New(newNetwork(t, models[0], tensor.Float64, 5).graph, openDevice(t), devicevm.WithWeightsFrom(vm)); err == nil {
 		t.Error("another device: no error")
+	}
+	g, _, _ := double()
+	_, err = devicevm.New(g, dev, devicevm.WithWeightsFrom(vm))
+	if !errors.Is(err, devicevm.ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("%q", n.weights[0].Name())) {
+		t.Errorf("no weight in common: %v", err)
 	}
 	if err := vm.Close(); err != nil {
 		t.Fatal(err)

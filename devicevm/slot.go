@@ -136,6 +136,9 @@ func (s *slot) check(v G.Value) error {
 	}
 	switch v := v.(type) {
 	case *tensor.Dense:
+		if !v.IsNativelyAccessible() { // its memory may be another tensor's by now
+			return nodeError(n, "%w: the tensor was released, or its memory is not in the host's reach", ErrNoValue)
+		}
 		if len(v.Mask()) > 0 {
 			return nodeError(n, "a value with a mask: %w", ErrUnsupported)
 		}

@@ -77,6 +77,9 @@ func (vm *VM) Restore(s State) error {
 }
 
 func (vm *VM) restore(s State) error {
+	if s.Steps < 0 { // Adam's means would be divided by what is below zero
+		return fmt.Errorf("the state's Steps are %d, want at least 0: %w", s.Steps, ErrMismatch)
+	}
 	mine := vm.saved()
 	if len(mine) != len(s.Values) {
 		return fmt.Errorf("the state has %d values, want %d: %w", len(s.Values), len(mine), ErrMismatch)

@@ -103,6 +103,11 @@ func TestRestoreRefuses(t *testing.T) {
 	if err := adam.Restore(bad); !errors.Is(err, devicevm.ErrMismatch) {
 		t.Errorf("a truncated value: %v", err)
 	}
+	bad = first
+	bad.Steps = -1
+	if err := adam.Restore(bad); !errors.Is(err, devicevm.ErrMismatch) {
+		t.Errorf("-1 steps: %v", err)
+	}
 	want := trainSteps(t, adam, n, 0, 2)
 	if err := adam.Restore(first); err != nil {
 		t.Fatal(err)

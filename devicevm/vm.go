@@ -178,6 +178,10 @@ func (vm *VM) equip() error {
 	if up, err = vm.takeStates(up); err != nil {
 		return err
 	}
+	if vm.opts.weights != nil && !vm.borrows() {
+		return fmt.Errorf("WithWeightsFrom: no input is one of the other VM's weights %q: give them the same names: %w",
+			vm.opts.weights.weightNames(), ErrMismatch)
+	}
 	vm.at.inputs = make([]*asynccopy.Tensor, len(vm.slots))
 	if err := vm.machine.do(&vm.at, up, nil, nil); err != nil {
 		return err
