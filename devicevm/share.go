@@ -61,7 +61,7 @@ func (vm *VM) shared(n *graph.Node) (*slot, error) {
 		return nil, nil
 	case len(same) > 1:
 		return nil, nodeError(n, "WithWeightsFrom: %d weights of the other VM have this name: name each differently", len(same))
-	case n.Dtype != same[0].node.Dtype || !sameShape(n.Shape, same[0].node.Shape):
+	case n.Dtype != same[0].node.Dtype || !slices.Equal(n.Shape, same[0].node.Shape):
 		return nil, nodeError(n, "WithWeightsFrom: the other VM's is %v%v: %w", same[0].node.Dtype, same[0].node.Shape, ErrMismatch)
 	}
 	return same[0], nil

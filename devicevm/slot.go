@@ -10,6 +10,7 @@ package devicevm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm/internal/graph"
@@ -131,7 +132,7 @@ func (s *slot) check(v G.Value) error {
 		return nodeError(n, "a value of %v: %w", v.Dtype(), ErrMismatch)
 	}
 	shape := v.Shape()
-	if !sameShape(shape, n.Shape) {
+	if !slices.Equal(shape, n.Shape) { // tensor's own Eq takes (3, 1) for (3)
 		return nodeError(n, "a value of shape %v: %w", shape, ErrMismatch)
 	}
 	switch v := v.(type) {
@@ -147,19 +148,6 @@ func (s *slot) check(v G.Value) error {
 		return nodeError(n, "a value of type %T, want *tensor.Dense, *asynccopy.Tensor or a scalar of gorgonia: %w", v, ErrUnsupported)
 	}
 	return nil
-}
-
-// sameShape compares shapes, in which tensor sees (3, 1) and (3) as equal.
-func sameShape(a, b tensor.Shape) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i, d := range a {
-		if d != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // release ends one VM's use.

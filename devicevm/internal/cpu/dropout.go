@@ -13,12 +13,8 @@ import (
 // dropout scales what is kept of its operand by 1/(1-p). An element is kept if its random word is below the
 // threshold.
 func dropout[T float](r *Runner, s *plan.Step, operand int, p float64) func() {
-	keep := 1 - min(max(p, 0), 1)
-	threshold := uint64(keep * (1 << 32))
-	scale := T(0)
-	if threshold > 0 {
-		scale = T(1 / keep)
-	}
+	threshold, factor := plan.Keep(p)
+	scale := T(factor)
 	return func() {
 		x, y := values[T](r.mem, s.In[operand]), values[T](r.mem, s.Out)
 		seed, count := r.run.Seed, r.run.Count

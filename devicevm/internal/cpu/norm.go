@@ -13,11 +13,8 @@ import (
 type channels struct{ batch, count, space int }
 
 func channelsOf(shape []int) channels {
-	c := channels{shape[0], shape[1], 1}
-	for _, d := range shape[2:] {
-		c.space *= d
-	}
-	return c
+	batch, count, space := plan.ChannelsOf(shape)
+	return channels{batch, count, space}
 }
 
 func (c channels) each(channel int, f func(lo, hi int)) {

@@ -8,48 +8,21 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/plan"
 )
 
-// axes are neighbouring axes that are all reduced, or all kept.
-type axes struct {
-	n       int
-	reduced bool
-}
-
 // reduce adds, or finds the largest, along axes. All if there are none.
 func reduce[T float](r *Runner, s *plan.Step, along []int, largest bool) func() {
-	groups := merge(s.In[0].Shape, along)
+	groups := plan.MergeAxes(s.In[0].Shape, along)
 	switch {
-	case len(groups) == 1 && groups[0].reduced:
-		groups = []axes{{1, false}, groups[0]}
+	case len(groups) == 0:
+		groups = []plan.Axes{{N: 1}, {N: 1, Reduced: true}}
+	case len(groups) == 1 && groups[0].Reduced:
+		groups = []plan.Axes{{N: 1}, groups[0]}
 	case len(groups) == 1:
-		groups = append(groups, axes{1, true})
+		groups = append(groups, plan.Axes{N: 1, Reduced: true})
 	}
-	if len(groups) == 2 && groups[1].reduced {
-		return reduceRows[T](r, s, groups[0].n, groups[1].n, largest)
+	if len(groups) == 2 && groups[1].Reduced {
+		return reduceRows[T](r, s, groups[0].N, groups[1].N, largest)
 	}
 	return reduceAny[T](r, s, groups, largest)
-}
-
-// merge joins neighbouring axes.
-func merge(shape, along []int) []axes {
-	var groups []axes
-	for i, n := range shape {
-		reduced := len(along) == 0
-		for _, a := range along {
-			reduced = reduced || a == i
-		}
-		if n == 1 {
-			continue
-		}
-		if k := len(groups) - 1; k >= 0 && groups[k].reduced == reduced {
-			groups[k].n *= n
-			continue
-		}
-		groups = append(groups, axes{n, reduced})
-	}
-	if len(groups) == 0 {
-		groups = []axes{{1, true}}
-	}
-	return groups
 }
 
 // reduceRows makes one number of each row.
@@ -94,13 +67,13 @@ func maximum[T float](v []T) T {
 }
 
 // reduceAny walks the operand in order and adds each run to its place in the result.
-func reduceAny[T float](r *Runner, s *plan.Step, groups []axes, largest bool) func() {
+func reduceAny[T float](r *Runner, s *plan.Step, groups []plan.Axes, largest bool) func() {
 	steps := make([]int, len(groups)) // in the result, by group
 	size := 1
 	for i := len(groups) - 1; i >= 0; i-- {
-		if !groups[i].reduced {
+		if !groups[i].Reduced {
 			steps[i] = size
-			size *= groups[i].n
+			size *= groups[i].N
 		}
 	}
 	last := groups[len(groups)-1]
@@ -113,13 +86,13 @@ func reduceAny[T float](r *Runner, s *plan.Step, groups []axes, largest bool) fu
 		for i := range dst {
 			dst[i] = first
 		}
-		for row := 0; row*last.n < len(src); row++ {
+		for row := 0; row*last.N < len(src); row++ {
 			at, rest := 0, row
 			for i := len(groups) - 2; i >= 0; i-- {
-				at += rest % groups[i].n * steps[i]
-				rest /= groups[i].n
+				at += rest % groups[i].N * steps[i]
+				rest /= groups[i].N
 			}
-			fold(dst[at:], src[row*last.n:(row+1)*last.n], last.reduced, largest)
+			fold(dst[at:], src[row*last.N:(row+1)*last.N], last.Reduced, largest)
 		}
 	}
 }

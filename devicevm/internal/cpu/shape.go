@@ -11,7 +11,7 @@ import (
 func transpose[T float](r *Runner, s *plan.Step, op graph.Transpose) func() {
 	shape := s.Out.Shape
 	dims := len(shape)
-	in := strides(s.In[0].Shape)
+	in := plan.Strides(s.In[0].Shape)
 	steps := make([]int, dims) // in the operand, by axis of the result
 	for i, p := range op.Pattern {
 		steps[i] = in[p]
@@ -42,17 +42,6 @@ func transpose[T float](r *Runner, s *plan.Step, op graph.Transpose) func() {
 	}
 }
 
-// strides are those of a row-major shape.
-func strides(shape []int) []int {
-	s := make([]int, len(shape))
-	size := 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		s[i] = size
-		size *= shape[i]
-	}
-	return s
-}
-
 func repeat[T float](r *Runner, s *plan.Step, op graph.Repeat) func() {
 	arg := plan.Arg{Kind: plan.Repeated, Rep: s.Out.N / s.In[0].N, Inner: 1}
 	for _, d := range s.Out.Shape[op.Along+1:] {
@@ -68,11 +57,8 @@ func repeat[T float](r *Runner, s *plan.Step, op graph.Repeat) func() {
 type span struct{ outer, length, inner, start, count, step int }
 
 func spanOf(shape []int, along, start, end, step int) span {
-	length := shape[along]
-	if end < 0 || end > length {
-		start, end = min(start, length), length
-	}
-	sp := span{outer: 1, length: length, inner: 1, start: start, count: (end - start + step - 1) / step, step: step}
+	first, count := plan.RangeOf(shape[along], start, end, step)
+	sp := span{outer: 1, length: shape[along], inner: 1, start: first, count: count, step: step}
 	for _, d := range shape[:along] {
 		sp.outer *= d
 	}
@@ -122,13 +108,13 @@ func slice[T float](r *Runner, s *plan.Step) func() {
 }
 
 func concat[T float](r *Runner, s *plan.Step, op graph.Concat) func() {
-	total := strides(s.Out.Shape)[op.Axis] * s.Out.Shape[op.Axis]
+	total := plan.Strides(s.Out.Shape)[op.Axis] * s.Out.Shape[op.Axis]
 	return func() {
 		dst := values[T](r.mem, s.Out)
 		at := 0
 		for _, v := range s.In {
 			src := values[T](r.mem, v)
-			run := strides(v.Shape)[op.Axis] * v.Shape[op.Axis]
+			run := plan.Strides(v.Shape)[op.Axis] * v.Shape[op.Axis]
 			for o := 0; o*run < len(src); o++ {
 				copy(dst[o*total+at:o*total+at+run], src[o*run:(o+1)*run])
 			}

@@ -11,17 +11,6 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 )
 
-// strides are those of a row-major shape.
-func strides(shape []int) []int {
-	s := make([]int, len(shape))
-	size := 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		s[i] = size
-		size *= shape[i]
-	}
-	return s
-}
-
 // view is a view of memory with a shape and steps.
 func view(shape, steps []int) (*kernels.View, error) {
 	v := &kernels.View{}
@@ -59,7 +48,7 @@ func (b *builder) element(v plan.Value, i int) driver.DevicePtr {
 }
 
 func (b *builder) transpose(s *plan.Step, op graph.Transpose) error {
-	in := strides(s.In[0].Shape)
+	in := plan.Strides(s.In[0].Shape)
 	steps := make([]int, len(op.Pattern))
 	for i, p := range op.Pattern {
 		steps[i] = in[p]
@@ -74,12 +63,8 @@ func (b *builder) transpose(s *plan.Step, op graph.Transpose) error {
 
 // part is a range of an axis: the shape and the steps of its elements in the whole, and where they start.
 func part(shape []int, along, start, end, step int) (size, steps []int, first int) {
-	length := shape[along]
-	if end < 0 || end > length {
-		start, end = min(start, length), length
-	}
-	size, steps = append([]int(nil), shape...), strides(shape)
-	size[along] = (end - start + step - 1) / step
+	size, steps = append([]int(nil), shape...), plan.Strides(shape)
+	start, size[along] = plan.RangeOf(shape[along], start, end, step)
 	first = start * steps[along]
 	steps[along] *= step
 	return size, steps, first
@@ -121,7 +106,7 @@ func (b *builder) sliceIncr(s *plan.Step, op graph.SliceIncr) error {
 }
 
 func (b *builder) concat(s *plan.Step, op graph.Concat) error {
-	whole := strides(s.Out.Shape)
+	whole := plan.Strides(s.Out.Shape)
 	at := 0
 	for _, in := range s.In {
 		if in.N == 0 {

@@ -8,26 +8,6 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/plan"
 )
 
-// lines are the runs of elements along an axis of a softmax.
-func lines(shape []int, axis int) (count, n, inner int) {
-	if axis < 0 {
-		axis = len(shape) - 1
-		if len(shape) == 2 && shape[1] == 1 && shape[0] > 1 { // Gorgonia's choice for column vectors
-			axis = 0
-		}
-	}
-	count, n, inner = 1, shape[axis], 1
-	for i, d := range shape {
-		if i != axis {
-			count *= d
-		}
-		if i > axis {
-			inner *= d
-		}
-	}
-	return count, n, inner
-}
-
 func flag(on bool) argument {
 	if on {
 		return number(1)
@@ -36,15 +16,15 @@ func flag(on bool) argument {
 }
 
 func (b *builder) softmax(s *plan.Step, op graph.Softmax) {
-	count, n, inner := lines(s.Out.Shape, op.Axis)
-	b.launch("softmax", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)),
-		number(count), number(n), number(inner), flag(op.Log))
+	l := plan.LinesOf(s.Out.Shape, op.Axis)
+	b.launch("softmax", s.Out.Dtype, blocks(min(l.Count, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)),
+		number(l.Count), number(l.N), number(l.Step), flag(op.Log))
 }
 
 func (b *builder) softmaxDiff(s *plan.Step, op graph.SoftmaxDiff) {
-	count, n, inner := lines(s.Out.Shape, op.Axis)
-	b.launch("softmax_diff", s.Out.Dtype, blocks(min(count, 1<<16)), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Out)),
-		number(count), number(n), number(inner), flag(op.Log))
+	l := plan.LinesOf(s.Out.Shape, op.Axis)
+	b.launch("softmax_diff", s.Out.Dtype, blocks(min(l.Count, 1<<16)), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Out)),
+		number(l.Count), number(l.N), number(l.Step), flag(op.Log))
 }
 
 // window is the geometry of a convolution of images of a shape.
@@ -89,35 +69,21 @@ func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool) {
 
 // dropout draws the same numbers for a layer and its gradient.
 func (b *builder) dropout(s *plan.Step, operand int, p float64) {
-	keep := 1 - min(max(p, 0), 1)
-	threshold := uint64(keep * (1 << 32))
-	scale := 0.0
-	if threshold > 0 {
-		scale = 1 / keep
-	}
+	threshold, scale := plan.Keep(p)
 	b.launch("dropout", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[operand])), ref(b.mem.At(s.Out)), number(s.Out.N),
 		number(s.Layer), liveRef(runAt), argument{bits: threshold}, float(s.Out.Dtype, scale))
 }
 
 func (b *builder) batchNorm(s *plan.Step, op graph.BatchNorm) {
-	batch, channels, space := channelsOf(s.Out.Shape)
+	batch, channels, space := plan.ChannelsOf(s.Out.Shape)
 	b.launch("batch_norm", s.Out.Dtype, blocks(channels),
 		ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.State)),
 		number(batch), number(channels), number(space), flag(s.Eval), float(s.Out.Dtype, op.Momentum), float(s.Out.Dtype, op.Epsilon))
 }
 
 func (b *builder) batchNormDiff(s *plan.Step) {
-	batch, channels, space := channelsOf(s.Out.Shape)
+	batch, channels, space := plan.ChannelsOf(s.Out.Shape)
 	b.launch("batch_norm_diff", s.Out.Dtype, blocks(channels),
 		ref(b.mem.At(s.In[0])), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)),
 		number(batch), number(channels), number(space), flag(s.Eval))
-}
-
-// channelsOf reads a shape as (batch, channels, space).
-func channelsOf(shape []int) (batch, channels, space int) {
-	space = 1
-	for _, d := range shape[2:] {
-		space *= d
-	}
-	return shape[0], shape[1], space
 }

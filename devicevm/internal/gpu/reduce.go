@@ -8,32 +8,6 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 )
 
-// axes are neighbouring axes that are all reduced, or all kept.
-type axes struct {
-	n       int
-	reduced bool
-}
-
-// merge joins neighbouring axes. All are reduced if along is empty.
-func merge(shape, along []int) []axes {
-	var groups []axes
-	for i, n := range shape {
-		reduced := len(along) == 0
-		for _, a := range along {
-			reduced = reduced || a == i
-		}
-		if n == 1 {
-			continue
-		}
-		if k := len(groups) - 1; k >= 0 && groups[k].reduced == reduced {
-			groups[k].n *= n
-			continue
-		}
-		groups = append(groups, axes{n, reduced})
-	}
-	return groups
-}
-
 // pass is a reduction of n in (outer, n, inner), in parts.
 type pass struct{ outer, n, inner, part, parts int }
 
@@ -41,19 +15,19 @@ func (p pass) size() int { return p.outer * p.parts * p.inner }
 
 // passes lists the reductions of groups, the innermost first. A long one is done in two, so that there is work for all
 // of a device: how it is divided depends on the shape alone.
-func passes(groups []axes) []pass {
+func passes(groups []plan.Axes) []pass {
 	var list []pass
 	for i := len(groups) - 1; i >= 0; i-- {
-		if !groups[i].reduced {
+		if !groups[i].Reduced {
 			continue
 		}
-		p := pass{outer: 1, n: groups[i].n, inner: 1}
+		p := pass{outer: 1, n: groups[i].N, inner: 1}
 		for _, g := range groups[:i] {
-			p.outer *= g.n
+			p.outer *= g.N
 		}
 		for _, g := range groups[i+1:] {
-			if !g.reduced {
-				p.inner *= g.n
+			if !g.Reduced {
+				p.inner *= g.N
 			}
 		}
 		least := 64 // elements of a part
@@ -78,7 +52,7 @@ func (b *builder) reduce(s *plan.Step, along []int, kind string) {
 		b.constant(out, kind)
 		return
 	}
-	list := passes(merge(in.Shape, along))
+	list := passes(plan.MergeAxes(in.Shape, along))
 	if len(list) == 0 {
 		b.copy(out, in)
 		return

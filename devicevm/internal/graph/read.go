@@ -6,6 +6,22 @@
 //
 // Half of what is read is in unexported fields. [Check] builds a small graph with one of everything and compares
 // what it reads: with a Gorgonia whose fields differ, nothing is misread, but refused.
+//
+// # Ownership
+//
+// Gorgonia's graph stays the user's, and is not written to. A [Graph] refers to its nodes.
+//
+// # Concurrency
+//
+// The functions keep no state, but for Check, which looks once. Nobody may change the graph while it is read.
+//
+// # Errors
+//
+// [ErrIncompatible] and [ErrInvalid], with the node. Nothing panics.
+//
+// # Platforms
+//
+// All that Go runs on.
 package graph
 
 import (

@@ -4,6 +4,22 @@
 // What nobody asks for is dropped, what never changes is computed once, operations that only look at elements
 // differently cost nothing, chains of operations on single elements become one step, and intermediate results
 // share one arena by lifetime. So a device backend has to know only what each kind of [Step] computes.
+//
+// # Ownership
+//
+// A [Program] says where values lie, and has no memory but that of constants. It refers to the graph it was built of.
+//
+// # Concurrency
+//
+// Build and Roots keep no state. A Program that nobody changes may be read from any goroutine.
+//
+// # Errors
+//
+// Errors of Build name the node. Backends return a [StepError].
+//
+// # Platforms
+//
+// All that Go runs on.
 package plan
 
 import (
