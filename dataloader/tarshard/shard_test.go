@@ -199,6 +199,9 @@ func TestFromDisk(t *testing.T) {
 	if _, err := tarshard.Open([]string{path}, nil, nil); err == nil {
 		t.Error("decode is nil: no error")
 	}
+	if _, err := tarshard.Open(nil, nil, func(context.Context, *tarshard.Sample, dataloader.Row) error { return nil }); err == nil {
+		t.Error("no shards: no error")
+	}
 	if got, err := collect(t, os.DirFS(dir), "a.tar"); !slices.Equal(got, webdatasetSamples) || err != nil {
 		t.Errorf("os.DirFS: %q, %v", got, err)
 	}
