@@ -45,6 +45,21 @@ const batchBlock = 64
 // Len is the number of samples. With PadLast tensors may have more rows.
 func (b *Batch) Len() int { return b.n }
 
+// String says which batch it is, and what is in it.
+func (b *Batch) String() string {
+	text := fmt.Sprintf("batch %d of epoch %d, %d samples", b.Index, b.Epoch, b.n)
+	s := b.slot.Load()
+	if s == nil {
+		return text + ", over"
+	}
+	sep := ": "
+	for i, f := range s.l.layout.fields {
+		text += sep + Field{Name: f.Name, Dtype: f.Dtype, Shape: s.view.host[i].Shape()}.describe()
+		sep = ", "
+	}
+	return text
+}
+
 // Host returns the tensor of a field, numbered as in [Dataset.Fields], in page-locked host memory: its
 // shape is the field's with the batch axis put first. It is the Loader's, an ordinary row-major
 // tensor with tensor's standard engine. Its elements may be changed; with [Config.Stream] only when the

@@ -51,6 +51,10 @@ func newPart(name string, ds Dataset) (part, error) {
 	if f, ok := ds.(*funcDataset); ok && f.read == nil {
 		return part{}, fmt.Errorf("dataloader: %s: FromFunc: read is nil: want a function", name)
 	}
+	if _, ok := ds.(streamed); ok {
+		return part{}, fmt.Errorf("dataloader: %s is a stream, of which no sample can be asked for by number: want a set that is none "+
+			"(what a stream's samples are made of is up to its Source)", name)
+	}
 	n := ds.Len()
 	if n < 0 {
 		return part{}, fmt.Errorf("dataloader: %s: Len() = %d: want >= 0", name, n)

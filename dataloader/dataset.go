@@ -187,5 +187,6 @@ func FromFunc(n int, fields []Field, read func(ctx context.Context, i int, row R
 
 func (d *funcDataset) Len() int        { return d.n }
 func (d *funcDataset) Fields() []Field { return d.fields }
+func (d *funcDataset) String() string  { return fmt.Sprintf("FromFunc(%d)", d.n) }
 
 func (d *funcDataset) Read(ctx context.Context, i int, row Row) error { return d.read(ctx, i, row) }

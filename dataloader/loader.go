@@ -107,6 +107,18 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	return l, nil
 }
 
+// String says what is loaded, and how.
+func (l *Loader) String() string {
+	size := "batches"
+	if l.plan.dealt == nil {
+		size = fmt.Sprint("batches of ", l.cfg.BatchSize)
+	}
+	if l.plan.feed != nil {
+		return fmt.Sprintf("%s of %s", size, l.order)
+	}
+	return fmt.Sprintf("%s of %s, %s", size, describeSet(l.ds), l.order)
+}
+
 // Len returns the number of batches of an epoch: with a [BatchSampler], of the epoch that runs, or else
 // comes next. A loop has that many turns, but for batches of which SkipErrors left nothing. With a stream it is
 // -1: not known.

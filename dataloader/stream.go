@@ -45,7 +45,7 @@ type Source[T any] struct {
 }
 
 // FromStream returns the Dataset of a stream, for a Loader only. Its samples are read in the order in which they come,
-// and so cannot be asked for by number; how many there are shows at the end. PyTorch's IterableDataset, but that items
+// and so cannot be asked for by number, nor other sets be made of them: what Map would do belongs into src.Read; how many there are shows at the end. PyTorch's IterableDataset, but that items
 // are read by one goroutine a shard, merged into one order, put into batches, and only then made into samples by all workers:
 // so batches do not depend on workers, none is short but the last, and no item is lost or comes twice.
 //

@@ -199,7 +199,7 @@ func TestStreamRefuses(t *testing.T) {
 		"Config.BatchSampler = dataloader.fixedBatches: want nil with a stre": load(Config{BatchSampler: fixedBatches{}}, none),
 		"Config.WorldSize = 3: want at most 2, the shards":                    load(Config{WorldSize: 3}, func(s *Source[int]) { s.SplitByShard = true }),
 		"Dataset.Fields(): no fields":                                         load(Config{}, func(s *Source[int]) { s.Fields = nil }),
-		"Concat: set 0: Len() = -1: want >= 0":                                inside,
+		"Concat: set 0 is a stream":                                           inside,
 		"only a Loader can read it":                                           set.Read(t.Context(), 0, rows.Row(0)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -88,6 +88,7 @@ func rowMajor(t *tensor.Dense, elements int) ([]byte, error) {
 
 func (d *tensorDataset) Len() int        { return d.n }
 func (d *tensorDataset) Fields() []Field { return d.fields }
+func (d *tensorDataset) String() string  { return fmt.Sprintf("FromTensors(%d)", d.Len()) }
 
 func (d *tensorDataset) Read(_ context.Context, i int, row Row) error {
 	for f, size := range d.size {
