@@ -4,7 +4,8 @@ package asynccopy
 // freed.
 //
 // A buffer knows the event of its last write and those of its uses since: on each stream the last one, or some
-// where calls at the same time leave open which that is. With these a stream that is about to read waits for
+// where calls at the same time leave open which that is. A write that was in no order with the last one, into another
+// part perhaps, is a use that readers wait for as well. With these a stream that is about to read waits for
 // the write, one that is about to write waits for everything, and memory is freed behind everything: all on
 // the device. Work of other code, which this package can't see, is a use without an event: whoever has to wait
 // for it records one at that time, behind all work issued so far.
@@ -31,6 +32,7 @@ type buffer struct {
 	mu       sync.Mutex
 	ready    *Event // the last write; nil if there was none
 	ended    *Event // the last that Tensor.Used recorded
+	writes   int    // copies into the memory so far
 	uses     []use  // since then
 	serial   int    // of the latest use
 	busy     int    // calls in progress
@@ -43,6 +45,7 @@ type use struct {
 	stream  *Stream
 	last    *Event // nil if the use is foreign
 	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
+	write   bool   // it is a write, in no order with the last one
 	follows *Event // the write that other code's work follows
 	serial  int
 }
@@ -79,7 +82,7 @@ func (x *Tensor) begin(s *Stream, write bool) (access, error) {
 		waits = append(waits, use{stream: b.home, foreign: true})
 	}
 	for _, u := range b.uses {
-		if u.stream != s && (write || u.foreign) {
+		if u.stream != s && (write || u.foreign || u.write) {
 			waits = append(waits, u)
 		}
 	}
@@ -88,13 +91,31 @@ func (x *Tensor) begin(s *Stream, write bool) (access, error) {
 		a.end()
 		return a, err
 	}
-	if a.ready != nil && !write {
-		if err := a.ready.failed(); err != nil {
+	if !write {
+		if err := lastFailure(a.ready, waits); err != nil {
 			a.end()
 			return a, missing{err}
 		}
 	}
 	return a, nil
+}
+
+// lastFailure returns the error of the last write, or of one at the same time, as far as it is known.
+func lastFailure(ready *Event, uses []use) error {
+	if ready == nil {
+		return nil
+	}
+	if err := ready.failed(); err != nil {
+		return err
+	}
+	for _, u := range uses {
+		if u.write {
+			if err := u.last.failed(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // afterUses makes s wait for a write and for uses.
@@ -152,9 +173,10 @@ func (b *buffer) wrote(a access, e *Event) {
 	clear(b.uses[len(kept):])
 	b.uses = kept
 	if b.ready != a.ready {
-		b.used(use{stream: b.ready.stream, last: b.ready}, a.serial)
+		b.used(use{stream: b.ready.stream, last: b.ready, write: true}, a.serial)
 	}
 	b.ready = e
+	b.writes++
 }
 
 // over reports whether the work is known to be complete, without asking the driver.
@@ -172,11 +194,12 @@ func (u use) over() bool {
 }
 
 // used adds a use. It takes the place of those on the same stream that were there at the time of serial, when
-// the access began: they were issued first. Others may have been issued later, whoever published first.
+// the access began: they were issued first. Others may have been issued later, whoever published first. A write
+// stays if u is none: readers don't wait for u.
 func (b *buffer) used(u use, serial int) {
 	kept := b.uses[:0]
 	for _, old := range b.uses {
-		if old.serial > serial || !old.over() && (old.stream != u.stream || old.foreign != u.foreign) {
+		if old.serial > serial || !old.over() && (old.stream != u.stream || old.foreign != u.foreign || old.write && !u.write) {
 			kept = append(kept, old)
 		}
 	}
@@ -184,6 +207,18 @@ func (b *buffer) used(u use, serial int) {
 	b.serial++
 	u.serial = b.serial
 	b.uses = append(kept, u)
+}
+
+// otherWrites returns the events of writes that were in no order with the last one.
+func (b *buffer) otherWrites() (events []*Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range b.uses {
+		if u.write {
+			events = append(events, u.last)
+		}
+	}
+	return events
 }
 
 // letGo takes x away from its buffer: last if no handle is left, free if the caller has to free the buffer

@@ -420,3 +420,49 @@ func TestEngineErrorOfABorrowedChunk(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitIsForAllWrites: two calls that write parts of one memory at the same time.
+func TestWaitIsForAllWrites(t *testing.T) {
+	d, a, b := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := make([]byte, 256)
+	write := func(s *Stream, off int) (publish func() *Event) {
+		part, err := x.Part(int64(off), tensor.Uint8, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := part.begin(s, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() *Event {
+			e, err := s.copyIn(w, unsafe.Pointer(&host[0]), 256, pintensor.Hold{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.end()
+			if err := part.Release(); err != nil {
+				t.Error(err)
+			}
+			return e
+		}
+	}
+	first, second := write(a, 0), write(b, 256)
+	e1, e2 := first(), second()
+	if x.Ready() != e2 {
+		t.Error("Ready is not the write that was published last")
+	}
+	if got := x.buf.otherWrites(); len(got) != 1 || got[0] != e1 {
+		t.Errorf("Wait is for %d other writes, want the first", len(got))
+	}
+	e1.retire(errLost)
+	if err := x.Wait(t.Context()); !errors.Is(err, errLost) {
+		t.Errorf("Wait: %v, want the error of the first write", err)
+	}
+	if err := errors.Join(x.Release(), d.Synchronize(t.Context())); err != nil {
+		t.Error(err)
+	}
+}

@@ -70,19 +70,41 @@ func (x *Tensor) used(s *Stream, e *Event) error {
 		return fmt.Errorf("the tensor was %w", ErrReleased)
 	}
 	at := slices.IndexFunc(b.uses, func(u use) bool { return u.foreign && u.stream == s })
-	if at < 0 {
-		if x.using != s || b.ready == nil || b.ready != b.ended || b.ready.stream != s {
-			return errors.New("Use was not called for this stream since the last copy into the tensor")
-		}
-		b.ready, b.ended, x.using = e, e, nil // the use of another part of the memory has ended already
+	own := slices.Index(x.using, usage{s, b.writes})
+	if at < 0 && own < 0 {
+		return errors.New("Use was not called for this stream since the last copy into the tensor")
+	}
+	if own >= 0 {
+		x.using = slices.Delete(x.using, own, own+1)
+	}
+	switch {
+	case at >= 0: // below
+	case b.ready != nil && b.ready == b.ended && b.ready.stream == s: // another part of the memory has ended the use
+		b.ready, b.ended = e, e
+		return nil
+	default: // and other work came since
+		b.used(use{stream: s, last: e, write: true}, b.serial)
 		return nil
 	}
 	follows := b.uses[at].follows
 	b.uses = slices.Delete(b.uses, at, at+1)
 	if before := b.ready; before != follows {
 		// It came since Use, from another goroutine, and in no order with e. It takes no use's place: those may be later.
-		b.used(use{stream: before.stream, last: before}, 0)
+		b.used(use{stream: before.stream, last: before, write: true}, 0)
 	}
-	b.ready, b.ended, x.using = e, e, nil
+	b.ready, b.ended = e, e
 	return nil
+}
+
+// usage is a Use of a tensor that Used has not ended.
+type usage struct {
+	stream *Stream
+	writes int // of the memory before it: a later copy ends it too
+}
+
+// use notes a Use on s. The buffer's lock is held.
+func (x *Tensor) use(s *Stream) {
+	writes := x.buf.writes
+	x.using = slices.DeleteFunc(x.using, func(u usage) bool { return u.stream == s || u.writes != writes })
+	x.using = append(x.using, usage{s, writes})
 }

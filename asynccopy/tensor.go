@@ -37,7 +37,7 @@ type Tensor struct {
 	long  tensor.Shape // the shape otherwise. A slice of dims would be a cycle, which has no finalizer
 
 	released bool    // guarded by buf.mu
-	using    *Stream // of the latest Use that Used has not ended; guarded by buf.mu
+	using    []usage // Uses that Used has not ended; guarded by buf.mu
 }
 
 // Empty returns a Tensor with undefined contents. Work on s may use it at once; no shape means a scalar, and
@@ -127,7 +127,8 @@ func byteSize(dt tensor.Dtype, shape []int) (int64, error) {
 }
 
 // Ready returns the event of the last copy that wrote x, or of the work that Used told of since. Of a Tensor that
-// none wrote it is complete.
+// none wrote it is complete. Of copies on several streams that came at the same time, into parts of one memory, it is
+// one: Wait waits for all.
 func (x *Tensor) Ready() *Event {
 	if x == nil || x.buf == nil {
 		return new(Event)
@@ -140,8 +141,19 @@ func (x *Tensor) Ready() *Event {
 	return &Event{stream: x.buf.home, done: true}
 }
 
-// Wait returns when the last copy that wrote x is complete, see Event.Wait.
-func (x *Tensor) Wait(ctx context.Context) error { return x.Ready().Wait(ctx) }
+// Wait returns when what wrote x last is complete, see Event.Wait.
+func (x *Tensor) Wait(ctx context.Context) error {
+	err := x.Ready().Wait(ctx)
+	if err != nil || x == nil || x.buf == nil {
+		return err
+	}
+	for _, e := range x.buf.otherWrites() {
+		if err := e.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Use says that other code reads or writes x on s: a kernel launched on s.Handle() with x.DevicePtr(). Call
 // it before the work is issued.
@@ -164,7 +176,7 @@ func (x *Tensor) Use(s *Stream) error {
 	}
 	x.buf.mu.Lock()
 	x.buf.used(use{stream: s, foreign: true, follows: a.ready}, a.serial)
-	x.using = s
+	x.use(s)
 	x.buf.mu.Unlock()
 	a.end()
 	return nil
