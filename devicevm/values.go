@@ -140,6 +140,7 @@ func (vm *VM) value(n *graph.Node) (G.Value, error) {
 
 // fetch copies values to the host.
 func (vm *VM) fetch(down []download) error {
+	defer clear(vm.at.inputs)
 	for _, d := range down {
 		if d.src.Space != plan.Input {
 			if vm.count == 0 && d.src.Space == plan.Arena {
@@ -159,9 +160,7 @@ func (vm *VM) fetch(down []download) error {
 			defer s.used(vm.session.stream) // an error of the stream's comes back from do, too
 		}
 	}
-	err := vm.machine.do(&vm.at, nil, nil, down)
-	clear(vm.at.inputs)
-	return err
+	return vm.machine.do(&vm.at, nil, nil, down)
 }
 
 // current returns the tensor that has the slot's value now, or nil.

@@ -93,7 +93,11 @@ func (vm *VM) configure(dev *asynccopy.Device, opts []Option) error {
 			return err
 		}
 	}
-	if w := vm.opts.weights; w != nil && w.session.stream.Device() != dev {
+	switch w := vm.opts.weights; {
+	case w == nil:
+	case w.session == nil:
+		return errors.New("WithWeightsFrom: the VM was not made by New")
+	case w.session.stream.Device() != dev:
 		return fmt.Errorf("WithWeightsFrom: the VM is on %v, not on %v", w.session.stream.Device(), dev)
 	}
 	return nil
@@ -224,22 +228,12 @@ func (vm *VM) runAll() error {
 	if err != nil {
 		return err
 	}
-	vm.up = vm.up[:0]
-	for i, s := range vm.slots {
-		if vm.at.inputs[i], vm.up, err = s.prepare(vm.session.stream, vm.up); err != nil {
-			return err
-		}
-	}
 	read := (vm.count+1)%uint64(vm.opts.readEvery) == 0
-	err = vm.machine.do(&vm.at, vm.up, run, vm.outputs.downloads(read))
-	for i, s := range vm.slots {
-		if vm.at.inputs[i] == s.given {
-			err = errors.Join(err, s.used(vm.session.stream))
-		}
+	err = vm.takeInputs()
+	if err == nil {
+		err = vm.machine.do(&vm.at, vm.up, run, vm.outputs.downloads(read))
 	}
-	clear(vm.up)
-	clear(vm.at.inputs)
-	if err != nil {
+	if err := errors.Join(err, vm.leaveInputs()); err != nil {
 		return err
 	}
 	for _, s := range vm.slots {
@@ -253,6 +247,34 @@ func (vm *VM) runAll() error {
 		return vm.outputs.publish()
 	}
 	return nil
+}
+
+// takeInputs finds the tensors that the inputs are in, and what must be copied to them.
+func (vm *VM) takeInputs() error {
+	for i, s := range vm.slots {
+		t, up, err := s.prepare(vm.session.stream, vm.up)
+		if err != nil {
+			return err
+		}
+		vm.at.inputs[i], vm.up = t, up
+	}
+	return nil
+}
+
+// leaveInputs ends the use of the inputs that were taken. The caller's tensors may be released from then on, so nothing
+// may look at them.
+func (vm *VM) leaveInputs() error {
+	var errs []error
+	for i, s := range vm.slots {
+		t := vm.at.inputs[i]
+		if t != nil && t == s.given && slices.Index(vm.at.inputs, t) == i { // once, if several inputs have it
+			errs = append(errs, s.used(vm.session.stream))
+		}
+	}
+	clear(vm.up)
+	clear(vm.at.inputs)
+	vm.up = vm.up[:0]
+	return errors.Join(errs...)
 }
 
 // nextRun returns what the next run depends on.

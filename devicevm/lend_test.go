@@ -1,0 +1,172 @@
+package devicevm_test
+
+// This file tests tensors of the caller's on the device: shared by inputs and by VMs, and gone.
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm"
+	"github.com/pintensor/pin/internal/leak"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// product is a graph of ab, for a and b of three numbers.
+func product() (g *G.ExprGraph, a, b, y *G.Node) {
+	g = G.NewGraph()
+	a = G.NewVector(g, tensor.Float64, G.WithShape(3), G.WithName("a"))
+	b = G.NewVector(g, tensor.Float64, G.WithShape(3), G.WithName("b"))
+	return g, a, b, G.Must(G.HadamardProd(a, b))
+}
+
+// One tensor may be the value of several inputs.
+func TestOneTensorForTwoInputs(t *testing.T) {
+	leak.Check(t)
+	dev := openDevice(t)
+	s := newStream(t, dev)
+	g, a, b, y := product()
+	vm := vmOn(t, g, dev)
+	x, err := s.ToDevice(vector(1, 2, 3), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let(t, vm, a, x)
+	let(t, vm, b, x)
+	wantY(t, vm, y, 1, 4, 9)
+	wantY(t, vm, y, 1, 4, 9)
+	if err := s.ToDeviceInto(x, vector(4, 5, 6), true); err != nil {
+		t.Fatal(err)
+	}
+	wantY(t, vm, y, 16, 25, 36)
+	if err := x.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A run that failed before it began uses nothing: what it would have used may be released, and is not looked at again.
+func TestRunWithoutAValueUsesNothing(t *testing.T) {
+	leak.Check(t)
+	dev := openDevice(t)
+	s := newStream(t, dev)
+	g, a, b, y := product()
+	vm := vmOn(t, g, dev)
+	x, err := s.ToDevice(vector(1, 2, 3), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let(t, vm, a, x)
+	let(t, vm, b, vector(1, 1, 1))
+	wantY(t, vm, y, 1, 2, 3)
+	gone, err := s.ToDevice(vector(1, 2, 3), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let(t, vm, b, gone)
+	if err := gone.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := vm.RunAll(); !errors.Is(err, asynccopy.ErrReleased) {
+		t.Errorf("RunAll with a tensor that was released: %v", err)
+	}
+	if err := x.Release(); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, trace{floats(t, value(t, vm, y))}, trace{{1, 2, 3}}, 0) // looks at nothing else
+	let(t, vm, a, vector(2, 2, 2))
+	let(t, vm, b, vector(3, 3, 3))
+	wantY(t, vm, y, 6, 6, 6)
+}
+
+// VMs with streams of their own may run on the same parts of one memory at the same time.
+func TestTwoVMsUseOneBatch(t *testing.T) {
+	leak.Check(t)
+	dev := openDevice(t)
+	s := newStream(t, dev)
+	packed, err := s.Empty(tensor.Byte, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []*asynccopy.Tensor
+	for i := range 2 {
+		p, err := packed.Part(int64(256*i), tensor.Float64, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, p)
+	}
+	type program struct {
+		vm *devicevm.VM
+		y  *G.Node
+	}
+	var programs []program
+	for range 3 {
+		g, a, b, y := product()
+		vm := vmOn(t, g, dev)
+		let(t, vm, a, parts[0])
+		let(t, vm, b, parts[1])
+		programs = append(programs, program{vm, y})
+	}
+	for round := range 20 {
+		k := float64(round)
+		if err := errors.Join(s.ToDeviceInto(parts[0], vector(1, 2, 3), true), s.ToDeviceInto(parts[1], vector(k, k, k), true)); err != nil {
+			t.Fatal(err)
+		}
+		var runs sync.WaitGroup
+		for _, p := range programs {
+			runs.Go(func() {
+				if err := p.vm.RunAll(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		runs.Wait()
+		for _, p := range programs {
+			compare(t, trace{floats(t, p.y.Value())}, trace{{k, 2 * k, 3 * k}}, 0)
+		}
+	}
+	for _, x := range append(parts, packed) {
+		if err := x.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A VM that New did not make has no weights.
+func TestWeightsFromNoVM(t *testing.T) {
+	leak.Check(t)
+	g, _, _, _ := product()
+	if _, err := devicevm.New(g, openDevice(t), devicevm.WithWeightsFrom(new(devicevm.VM))); err == nil {
+		t.Error("no error")
+	}
+}
+
+func newStream(t *testing.T, dev *asynccopy.Device) *asynccopy.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func vmOn(t *testing.T, g *G.ExprGraph, dev *asynccopy.Device, opts ...devicevm.Option) *devicevm.VM {
+	t.Helper()
+	vm, err := devicevm.New(g, dev, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vm.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return vm
+}
