@@ -3,6 +3,8 @@ package gpu
 // This file compiles products of matrices and vectors.
 
 import (
+	"math"
+
 	"github.com/pintensor/pin/devicevm/internal/cublas"
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
@@ -60,6 +62,9 @@ func (b *builder) product(p product, x, y, out plan.Value) {
 	b.ownProduct(p, x, y, out)
 }
 
+// longest is how long a grid's second dimension may be. It is a variable for the tests.
+var longest = math.MaxUint16
+
 // busy is about how many blocks keep a large device busy.
 const busy = 264
 
@@ -75,8 +80,8 @@ func (b *builder) ownProduct(p product, x, y, out plan.Value) {
 	if tiles(large) >= busy/2 {
 		name, tile = "product_large", large
 	}
-	const shallow = 128 // a part of k of fewer is not worth it
-	splits := max(min(busy/tiles(tile), p.k/shallow), 1)
+	const shallow = 128                                  // a part of k of fewer is not worth it
+	splits := max(min(busy/tiles(tile), p.k/shallow), 1) // 1 for a batch of many
 	depth := (p.k + splits - 1) / splits
 	splits = (p.k + depth - 1) / depth
 	size := p.batch * p.m * p.n
@@ -95,8 +100,16 @@ func (b *builder) ownProduct(p product, x, y, out plan.Value) {
 	if splits > 1 {
 		to, _ = b.reserve(0, int64(splits)*out.Bytes())
 	}
-	grid := driver.Dim3{X: uint32((p.n + tile - 1) / tile), Y: uint32((p.m + tile - 1) / tile), Z: uint32(p.batch * splits)}
-	b.launch(name, out.Dtype, grid, ref(b.mem.At(x)), ref(b.mem.At(y)), to, put(b, k))
+	at := put(b, k)
+	for lo := 0; lo < p.batch; lo += longest {
+		n := min(p.batch-lo, longest)
+		to := to
+		if lo > 0 {
+			to = ref(b.element(out, lo*p.m*p.n))
+		}
+		grid := driver.Dim3{X: uint32((p.n + tile - 1) / tile * ((p.m + tile - 1) / tile)), Y: uint32(n * splits), Z: 1}
+		b.launch(name, out.Dtype, grid, ref(b.element(x, lo*p.m*p.k)), ref(b.element(y, lo*p.k*p.n)), to, at)
+	}
 	if splits > 1 {
 		b.launch("sum_columns", out.Dtype, elements(size), to, ref(b.mem.At(out)),
 			number(splits), number(size), number(splits), number(1), number(1))

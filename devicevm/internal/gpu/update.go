@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
@@ -44,9 +45,7 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 	}
 	if len(all) > 0 {
 		grid := elements(largest)
-		const most = math.MaxUint16 // of a grid's second dimension
-		for part := range (len(all) + most - 1) / most {
-			list := all[part*most : min((part+1)*most, len(all))]
+		for list := range slices.Chunk(all, longest) {
 			grid = driver.Dim3{X: grid.X, Y: uint32(len(list)), Z: 1}
 			b.launch(solverKernels[u.Kind], steps[0].Out.Dtype, grid, liveRef(settingsAt), put(b, list...))
 		}

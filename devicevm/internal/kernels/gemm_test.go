@@ -50,7 +50,7 @@ func testProduct[T float](t *testing.T) {
 			}
 			for kernel, tile := range kernels {
 				got := make([]T, len(want))
-				run(t, kernel+suffix[T](), [3]uint32{(c.n + tile - 1) / tile, (c.m + tile - 1) / tile, c.batch * c.splits}, a, b, got, &p)
+				run(t, kernel+suffix[T](), [3]uint32{(c.n + tile - 1) / tile * ((c.m + tile - 1) / tile), c.batch * c.splits, 1}, a, b, got, &p)
 				compare(t, fmt.Sprintf("%s %+v", kernel, p), got, want)
 			}
 		}

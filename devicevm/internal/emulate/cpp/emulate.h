@@ -24,7 +24,6 @@ inline Emulated now;
 #define THREADS (now.threads)
 #define BLOCK (now.block[0])
 #define BLOCK_Y (now.block[1])
-#define BLOCK_Z (now.block[2])
 #define BLOCKS (now.blocks[0])
 
 // Fiber is a coroutine. It lives for the process and runs one thread after another: contexts of the C library are only

@@ -20,7 +20,6 @@ typedef long long i64;
 #define THREADS ((u32)__nvvm_read_ptx_sreg_ntid_x())
 #define BLOCK ((u32)__nvvm_read_ptx_sreg_ctaid_x())
 #define BLOCK_Y ((u32)__nvvm_read_ptx_sreg_ctaid_y())
-#define BLOCK_Z ((u32)__nvvm_read_ptx_sreg_ctaid_z())
 #define BLOCKS ((u32)__nvvm_read_ptx_sreg_nctaid_x())
 
 __device__ static inline void sync() { __syncthreads(); }

@@ -12,15 +12,16 @@ struct Product {
 };
 
 // A block of 256 threads computes a tile of TILE x TILE, each thread EACH x EACH of it, TILE = 16 EACH.
-// Threads take every 16th row and column, so that reads of shared memory do not collide.
+// Tiles are numbered row by row along the grid's x, which is the only one that can be long; products and their parts
+// along y. Threads take every 16th row and column, so that reads of shared memory do not collide.
 template <typename T, u32 EACH> __device__ static inline void product(const T *a, const T *b, T *c, const Product &p) {
   constexpr u32 TILE = 16 * EACH, DEEP = 16;
   __shared__ T left[DEEP][TILE + 1], right[DEEP][TILE + 1];
-  u32 batch = BLOCK_Z / p.splits, split = BLOCK_Z % p.splits;
+  u32 batch = BLOCK_Y / p.splits, split = BLOCK_Y % p.splits, across = (p.n + TILE - 1) / TILE;
   a += batch * p.batch_a;
   b += batch * p.batch_b;
   c += batch * p.batch_c + split * p.split_c;
-  u32 row0 = BLOCK_Y * TILE, column0 = BLOCK * TILE, ty = THREAD / 16, tx = THREAD % 16;
+  u32 row0 = BLOCK / across * TILE, column0 = BLOCK % across * TILE, ty = THREAD / 16, tx = THREAD % 16;
   u32 begin = split * p.depth, end = begin + p.depth < p.k ? begin + p.depth : p.k;
   T sum[EACH][EACH] = {};
   for (u32 k0 = begin; k0 < end; k0 += DEEP) {
