@@ -26,8 +26,8 @@ const bufferOwner = 1
 // Stats.Forgotten counts it. A slice of its bytes may be the backing of tensors, which must not be used
 // after Release; they don't own the memory, so to release them is ErrNotOwner.
 func (e *Engine) AllocBuffer(n int64) (Buffer, error) {
-	if e.closed.Load() {
-		return Buffer{}, fmt.Errorf("pintensor: AllocBuffer: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return Buffer{}, fmt.Errorf("pintensor: AllocBuffer: %w", err)
 	}
 	if n < 0 || n > largest() {
 		return Buffer{}, fmt.Errorf("pintensor: AllocBuffer: n is %d, want 0 to the %d bytes of the machine's memory", n, largest())

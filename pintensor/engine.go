@@ -80,6 +80,22 @@ func NewEngine(opts ...Option) (*Engine, error) {
 	return e, nil
 }
 
+var errNotMade = errors.New("the engine was not made by NewEngine")
+
+// made reports whether e is an engine of NewEngine, and not nil or a zero Engine.
+func (e *Engine) made() bool { return e != nil && len(e.shelves) > 0 }
+
+// usable refuses calls that need an engine which is open.
+func (e *Engine) usable() error {
+	switch {
+	case !e.made():
+		return errNotMade
+	case e.closed.Load():
+		return ErrClosed
+	}
+	return nil
+}
+
 // New returns a tensor of zeros in page-locked memory, contiguous and row-major. Without a shape it is a
 // scalar; a shape with a 0 in it has no elements.
 func (e *Engine) New(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
@@ -131,8 +147,8 @@ func (e *Engine) lend(p *prototype, n int64, shape []int) (d *tensor.Dense, used
 
 // admit checks what every call that lends memory checks.
 func (e *Engine) admit(call string, dt tensor.Dtype, shape []int) (*prototype, int64, error) {
-	if e.closed.Load() {
-		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, ErrClosed)
+	if err := e.usable(); err != nil {
+		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, err)
 	}
 	if err := e.takeErr(); err != nil {
 		return nil, 0, fmt.Errorf("pintensor: %s: %w", call, err)

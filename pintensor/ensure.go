@@ -30,8 +30,8 @@ func (e *Engine) EnsurePinned(t *tensor.Dense) (*tensor.Dense, error) {
 	if t == nil {
 		return nil, errors.New("pintensor: EnsurePinned: t is nil, want a *tensor.Dense")
 	}
-	if e.closed.Load() {
-		return nil, fmt.Errorf("pintensor: EnsurePinned: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return nil, fmt.Errorf("pintensor: EnsurePinned: %w", err)
 	}
 	asItIs, err := e.isGood(t)
 	if err != nil {

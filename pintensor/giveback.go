@@ -16,8 +16,8 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 	if keepBytes < 0 {
 		return 0, fmt.Errorf("pintensor: Trim: keepBytes is %d, want at least 0", keepBytes)
 	}
-	if e.closed.Load() {
-		return 0, fmt.Errorf("pintensor: Trim: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return 0, fmt.Errorf("pintensor: Trim: %w", err)
 	}
 	e.poll(pollAll)
 	freed, err = e.empty(keepBytes)
@@ -35,6 +35,9 @@ func (e *Engine) Trim(keepBytes int64) (freed int64, err error) {
 // Copies that take longer are ErrInUse: their memory is kept until they are done and the engine is used
 // or closed again. Closing again returns nil, or what went wrong since.
 func (e *Engine) Close() error {
+	if !e.made() {
+		return fmt.Errorf("pintensor: Close: %w", errNotMade)
+	}
 	e.background.end(&e.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), e.maxWait)
 	defer cancel()

@@ -49,8 +49,8 @@ func (e *Engine) Register(t *tensor.Dense) (unregister func() error, err error) 
 	if t == nil {
 		return nil, errors.New("pintensor: Register: t is nil, want a *tensor.Dense")
 	}
-	if e.closed.Load() {
-		return nil, fmt.Errorf("pintensor: Register: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return nil, fmt.Errorf("pintensor: Register: %w", err)
 	}
 	if err := e.takeErr(); err != nil {
 		return nil, fmt.Errorf("pintensor: Register: %w", err)

@@ -38,6 +38,10 @@ func (e *Engine) Reserve(ctx context.Context, size int64, n int) error {
 // ErrClosed, and waits for it.
 func (e *Engine) ReserveAsync(ctx context.Context, size int64, n int) <-chan error {
 	result := make(chan error, 1)
+	if err := e.usable(); err != nil {
+		result <- fmt.Errorf("pintensor: ReserveAsync: %w", err)
+		return result
+	}
 	if !e.background.run(&e.closed, func() { result <- e.Reserve(ctx, size, n) }) {
 		result <- fmt.Errorf("pintensor: ReserveAsync: %w", ErrClosed)
 	}
@@ -49,8 +53,8 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	if ctx == nil {
 		return errors.New("ctx is nil, want a context")
 	}
-	if e.closed.Load() {
-		return ErrClosed
+	if err := e.usable(); err != nil {
+		return err
 	}
 	if size < 0 || size > largest() {
 		return fmt.Errorf("size is %d, want 0 to the %d bytes of the machine's memory", size, largest())

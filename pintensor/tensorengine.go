@@ -32,8 +32,8 @@ func (e *Engine) AllocAccessible() bool { return true }
 // Alloc is not told the dtype. A tensor of strings, or of anything else that holds pointers, must not
 // be made with this engine: the garbage collector does not look into its memory.
 func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
-	if e.closed.Load() {
-		return nil, fmt.Errorf("pintensor: Alloc: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return nil, fmt.Errorf("pintensor: Alloc: %w", err)
 	}
 	if size < 0 || size > largest() {
 		return nil, fmt.Errorf("pintensor: Alloc: size is %d, want 0 to the %d bytes of the machine's memory", size, largest())

@@ -21,8 +21,8 @@ func (e *Engine) TrimOlder(d time.Duration) (freed int64, err error) {
 	if d < 0 {
 		return 0, fmt.Errorf("pintensor: TrimOlder: d is %v, want at least 0", d)
 	}
-	if e.closed.Load() {
-		return 0, fmt.Errorf("pintensor: TrimOlder: %w", ErrClosed)
+	if err := e.usable(); err != nil {
+		return 0, fmt.Errorf("pintensor: TrimOlder: %w", err)
 	}
 	e.poll(pollAll)
 	err = e.takeErr()
