@@ -98,7 +98,7 @@ var memories = []struct {
 }{{"pinned", true}, {"pageable", false}}
 
 func BenchmarkNew(b *testing.B) {
-	device(b) // whose context page-locked memory belongs to; making one each time would be measured too
+	dev := device(b) // whose context page-locked memory belongs to; making one each time would be measured too
 	engine, err := pintensor.NewEngine()
 	if err != nil {
 		b.Fatal(err)
@@ -121,7 +121,14 @@ func BenchmarkNew(b *testing.B) {
 			}
 		})
 	}
-	for _, size := range sizes {
+	cold := sizes
+	if dev.IsCUDA() { // such a machine has the memory
+		cold = append(cold[:len(cold):len(cold)], struct {
+			name  string
+			bytes int
+		}{"1GiB", 1 << 30})
+	}
+	for _, size := range cold {
 		b.Run("cache=cold/size="+size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
