@@ -116,7 +116,7 @@ func TestBadTensorsAndStreams(t *testing.T) {
 	}{
 		"nil":            {nil, []string{"nil"}},
 		"zero":           {new(asynccopy.Tensor), []string{"nil"}},
-		"another device": {elsewhere, []string{"device 0", "device 1"}},
+		"another device": {elsewhere, []string{"device 0", "device 1", "want one Device, of one call of Open"}},
 	} {
 		_, toHost := s.ToHost(c.x, true)
 		_, toHostInto := s.ToHostInto(host, c.x, true)
@@ -245,6 +245,9 @@ func TestTensorAsAValue(t *testing.T) {
 		if got, want := fmt.Sprintf(format, x), "float32(2, 3) on device 0 (software device 0)"; got != want {
 			t.Errorf("%s prints %q, want %q", format, got, want)
 		}
+	}
+	if got, want := fmt.Sprint(s, new(asynccopy.Stream)), "stream on device 0 (software device 0) no stream"; got != want {
+		t.Errorf("streams print as %q, want %q", got, want)
 	}
 	x.Shape()[0] = 100
 	if x.Shape()[0] != 2 {

@@ -229,7 +229,7 @@ func (x *Tensor) check(s *Stream, call string) error {
 	case s == nil:
 		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
 	case x.buf.dev != s.dev:
-		return fmt.Errorf("asynccopy: %s: the tensor is on %v, the stream on %v", call, x.buf.dev, s.dev)
+		return fmt.Errorf("asynccopy: %s: the tensor is on %v, the stream on %v: want one Device, of one call of Open", call, x.buf.dev, s.dev)
 	}
 	return nil
 }
@@ -278,6 +278,14 @@ func (x *Tensor) MemSize() uintptr { return uintptr(x.size) }
 // Format prints dtype, shape and device, with every verb. The elements stay where they are.
 func (x *Tensor) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, "%v%v on %v", x.dtype, x.Shape(), x.buf.dev)
+}
+
+// String names the device that s is a stream of.
+func (s *Stream) String() string {
+	if s == nil || s.dev == nil {
+		return "no stream"
+	}
+	return "stream on " + s.dev.String()
 }
 
 // String returns the device's number and name.

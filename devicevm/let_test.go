@@ -153,7 +153,7 @@ func TestLetRefuses(t *testing.T) {
 		{"nil node", nil, vector(1, 2, 3), nil, "the node is nil"},
 		{"not an input", y, vector(1, 2, 3), nil, "not an input"},
 		{"another graph", stranger, vector(1, 2, 3), nil, "not in the VM's graph"},
-		{"another device", x, foreign, nil, "device"},
+		{"another device", x, foreign, nil, "one Device, of one call"},
 		{"mask", x, masked, devicevm.ErrUnsupported, "mask"},
 		{"released", x, released, devicevm.ErrNoValue, "released"},
 	} {

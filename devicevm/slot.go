@@ -66,7 +66,7 @@ func (s *slot) lend(t *asynccopy.Tensor, bound G.Value, stream *asynccopy.Stream
 	case s.trained:
 		return nodeError(s.node, "the solver trains it, so its value must be the host's, not an *asynccopy.Tensor: %w", ErrUnsupported)
 	case t.Device() != stream.Device():
-		return nodeError(s.node, "the value is on %v, the VM on %v", t.Device(), stream.Device())
+		return nodeError(s.node, "the value is on %v, the VM on %v: want one Device, of one call of asynccopy.Open", t.Device(), stream.Device())
 	case t.DevicePtr() == 0 && t.MemSize() > 0:
 		return nodeError(s.node, "the value was %w", asynccopy.ErrReleased)
 	}

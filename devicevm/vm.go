@@ -98,7 +98,7 @@ func (vm *VM) configure(dev *asynccopy.Device, opts []Option) error {
 	case w.session == nil:
 		return errors.New("WithWeightsFrom: the VM was not made by New")
 	case w.session.stream.Device() != dev:
-		return fmt.Errorf("WithWeightsFrom: the VM is on %v, not on %v", w.session.stream.Device(), dev)
+		return fmt.Errorf("WithWeightsFrom: the VM is on %v, not on %v: want one Device, of one call of asynccopy.Open", w.session.stream.Device(), dev)
 	}
 	return nil
 }
