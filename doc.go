@@ -6,7 +6,9 @@
 //   - [github.com/pintensor/pin/asynccopy]: devices, streams and events, and copies between tensors
 //     and devices that do not block;
 //   - [github.com/pintensor/pin/dataloader]: batches, read in parallel straight into pinned memory,
-//     and copied to the device ahead of time.
+//     and copied to the device ahead of time;
+//   - [github.com/pintensor/pin/devicevm]: a gorgonia.VM that runs and trains ordinary Gorgonia graphs on
+//     a device.
 //
 // In PyTorch's words:
 //
