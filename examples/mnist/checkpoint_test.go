@@ -28,7 +28,7 @@ func TestResume(t *testing.T) {
 		if got := append(outcome.FindAllString(first, -1), outcome.FindAllString(second, -1)...); len(want) != 8 || !slices.Equal(got, want) {
 			t.Errorf("%s: with a break %q, without %q", model, got, want)
 		}
-		if third := runs(t, dir, append(args, "-epochs", "4", "-resume", file)...); strings.Contains(third, "epoch 5") || !strings.Contains(third, "resumed after epoch 4\n") {
+		if third := runs(t, dir, append(args, "-epochs", "4", "-resume", file)...); strings.Contains(third, "epoch 5") || !strings.Contains(third, "resumed after epoch 4\nnothing is left to train: -epochs is 4\n") {
 			t.Errorf("output of what is done:\n%s", third)
 		}
 	}

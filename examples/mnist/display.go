@@ -41,6 +41,9 @@ func (d *display) printf(format string, args ...any) {
 
 // pinned says what memory the batches were in.
 func pinned(s pintensor.Stats) string {
+	if s.Cold == 0 {
+		return "no batches were read"
+	}
 	text := fmt.Sprintf("batches in %.1f MB of pinned memory (%s)", float64(s.Lent.Peak)/1e6, s.Locking)
 	if s.Unlocked > 0 {
 		text += fmt.Sprintf(", %d of %d blocks not page-locked: %s", s.Unlocked, s.Cold, s.LockError)

@@ -94,6 +94,9 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 			return err
 		}
 		show.printf("resumed after epoch %d\n", done)
+		if done >= cfg.epochs {
+			show.printf("nothing is left to train: -epochs is %d\n", cfg.epochs)
+		}
 	}
 	for epoch := done + 1; epoch <= cfg.epochs && err == nil; epoch++ {
 		err = s.epoch(ctx, cfg, epoch)
