@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
 	"gorgonia.org/tensor"
 )
@@ -190,6 +191,7 @@ func TestBadShapes(t *testing.T) {
 
 // TestNoDriver: the error names each library that was tried, with the reason, for those who must find out why.
 func TestNoDriver(t *testing.T) {
+	leak.Check(t)
 	_, err := asynccopy.Open(0)
 	if err == nil || !errors.Is(err, asynccopy.ErrUnavailable) || runtime.GOOS != "linux" {
 		t.Skipf("there is a driver, or another system: %v", err)
@@ -198,6 +200,7 @@ func TestNoDriver(t *testing.T) {
 }
 
 func TestOpening(t *testing.T) {
+	leak.Check(t)
 	for _, n := range []int{-1, 1, 7} {
 		_, err := asynccopy.OpenDriver(soft.New(soft.Config{}), n)
 		refused(t, "ordinal", err, fmt.Sprint(n), "1 device")
@@ -257,4 +260,15 @@ func TestTensorAsAValue(t *testing.T) {
 		t.Errorf("a Tensor that nothing wrote: %v, %v", done, err)
 	}
 	r.ok(x.Release())
+}
+
+// A ctx that is nil is an error that names the call, not a panic.
+func TestNilContext(t *testing.T) {
+	r := newRig(t, soft.New(soft.Config{Host: locking{}}))
+	s := r.stream()
+	e := must(s.Record())(t)
+	var none context.Context
+	refused(t, "Wait", e.Wait(none), "Wait: ctx is nil")
+	refused(t, "Stream.Synchronize", s.Synchronize(none), "Synchronize: ctx is nil")
+	refused(t, "Device.Synchronize", r.dev.Synchronize(none), "Synchronize: ctx is nil")
 }

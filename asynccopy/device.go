@@ -134,7 +134,7 @@ func (d *Device) Synchronize(ctx context.Context) error {
 		return errors.New("asynccopy: Synchronize: the device is nil")
 	}
 	if ctx == nil {
-		return errors.New("asynccopy: Synchronize: ctx is nil")
+		return errNilContext("Synchronize")
 	}
 	if !d.gate.enter() {
 		return d.closedError("Synchronize")

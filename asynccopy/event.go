@@ -15,6 +15,7 @@ package asynccopy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func (e *Event) look() (bool, error) {
 // can't say, Wait returns only when the work is complete, whatever becomes of ctx.
 func (e *Event) Wait(ctx context.Context) error {
 	if ctx == nil {
-		return errNilContext
+		return errNilContext("Wait")
 	}
 	if err := e.check(); err != nil || e.stream == nil {
 		return err
@@ -125,7 +126,9 @@ func (e *Event) check() error {
 	return nil
 }
 
-var errNilContext = errors.New("asynccopy: Wait: ctx is nil")
+func errNilContext(call string) error {
+	return fmt.Errorf("asynccopy: %s: ctx is nil, want a context", call)
+}
 
 // spin is how long a wait asks the driver without pause.
 const spin = 20 * time.Microsecond

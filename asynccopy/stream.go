@@ -230,7 +230,7 @@ func (s *Stream) afterAll(other *Stream) error {
 // When ctx ends first it returns ctx's error; the work goes on.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	if ctx == nil {
-		return errNilContext
+		return errNilContext("Synchronize")
 	}
 	if s == nil {
 		return errNilStream("Synchronize")

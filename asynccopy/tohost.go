@@ -54,22 +54,27 @@ func (s *Stream) toHost(x *Tensor) (*Download, error) {
 	defer a.end()
 	engine := s.dev.engine()
 	host, err := engine.Empty(x.dtype, x.shape()...)
-	if err == nil {
-		err = engine.AllowDrop(host) // its owner may leave it to the collector
-	}
 	if err != nil {
+		return nil, err
+	}
+	e, err := s.copyToPinned(a, host, engine)
+	if err != nil {
+		return nil, errors.Join(err, engine.Release(host))
+	}
+	s.dev.counts.toHost.add(a.size, false)
+	return &Download{ready: e, engine: engine, host: host}, nil
+}
+
+// copyToPinned issues the copy into memory that the engine has just lent.
+func (s *Stream) copyToPinned(a access, host *tensor.Dense, engine *pintensor.Engine) (*Event, error) {
+	if err := engine.AllowDrop(host); err != nil { // its owner may leave it to the collector
 		return nil, err
 	}
 	hold, err := pintensor.Acquire(host)
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.copyOut(a, host, hold)
-	if err != nil {
-		return nil, errors.Join(err, engine.Release(host))
-	}
-	s.dev.counts.toHost.add(a.size, false)
-	return &Download{ready: e, engine: engine, host: host}, nil
+	return s.copyOut(a, host, hold)
 }
 
 // Ready returns the event of the copy.
