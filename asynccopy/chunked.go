@@ -131,8 +131,8 @@ func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chun
 
 func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
 
-// run has goroutines do work, each with chunks of its own, and returns the first error when all have ended. The caller's is
-// one of them.
+// run has goroutines do work, each with chunks of its own, and returns the first error when all have ended. The
+// caller's is one of them.
 func (c *chunked) run(work func(w *worker) error) error {
 	c.team = min(c.stream.dev.staging.team(), c.count())
 	c.next.Store(int64(rounds * c.team))

@@ -43,11 +43,10 @@
 //
 // A Tensor is its caller's to Release, at any time: its memory is freed behind the work that uses it. A
 // dropped one is freed after the collector has found it. Memory that several share ([Tensor.Part]) goes back
-// with the last of them. The source of a copy may be dropped, or released
-// to its pintensor.Engine, while the copy is under way: the copy holds it. The Dense that a Download gives
-// is page-locked memory lent by pintensor.Default. Copies borrow page-locked chunks from there and have
-// returned them when they are complete; between copies nothing is lent. Device.Close frees whatever is
-// left.
+// with the last of them. The source of a copy may be dropped, or released to its pintensor.Engine, while the copy is
+// under way: the copy holds it. The Dense that a Download gives is page-locked memory lent by pintensor.Default.
+// Copies borrow page-locked chunks from there and have returned them when they are complete; between copies nothing
+// is lent. Device.Close frees whatever is left.
 //
 // # Concurrency
 //

@@ -19,6 +19,7 @@ import (
 
 func softStreams(t *testing.T) (d *Device, a, b *Stream) {
 	t.Helper()
+	leak.Check(t)
 	d, err := OpenSoft()
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +233,7 @@ func TestWaitForALostEvent(t *testing.T) {
 // TestFreeFollowsAClosingStream: memory that is given back while its stream is being closed is freed on another
 // one, which must first follow the stream that the memory was allocated on.
 func TestFreeFollowsAClosingStream(t *testing.T) {
+	leak.Check(t)
 	drv := drivertest.NewFaulty(drivertest.Checked(t, soft.New(soft.Config{})))
 	d, err := OpenDriver(drv, 0)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/drivertest"
+	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
 	"gorgonia.org/tensor"
 )
@@ -227,6 +228,7 @@ func TestBadCopies(t *testing.T) {
 
 // TestEveryCallOfACopyBetweenDevicesFails, one after the other. Both devices stay usable, and nothing is left.
 func TestEveryCallOfACopyBetweenDevicesFails(t *testing.T) {
+	leak.Check(t)
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("apart=%v", apart), func(t *testing.T) {
 			reached := true

@@ -16,12 +16,12 @@ func newStage() *stage {
 	return &stage{issued: make(chan struct{}), landed: make(chan struct{})}
 }
 
-// start runs a stage, in a goroutine of its own or in the caller's if that waits for it anyway, once the stages before it have issued all they have. list, if
-// not nil, shows the stage's event to others, who may make stages that wait for it: so it runs when the stage
-// has its turn, or one of those could take a turn before it and wait for ever. run returns when the host's
-// part is done; if it has issued everything earlier, it calls its argument then. end, if not nil, runs when
-// everything is issued and before the stage counts as landed: it must not wait for any stage. The caller is
-// inside the gate, and so is the goroutine until it ends.
+// start runs a stage once the stages before it have issued all they have: in a goroutine of its own, or in the
+// caller's if that waits for it anyway. list, if not nil, shows the stage's event to others, who may make stages
+// that wait for it: so it runs when the stage has its turn, or one of those could take a turn before it and wait for
+// ever. run returns when the host's part is done; if it has issued everything earlier, it calls its argument then.
+// end, if not nil, runs when everything is issued and before the stage counts as landed: it must not wait for any
+// stage. The caller is inside the gate, and so is the goroutine until it ends.
 func (s *Stream) start(st *stage, waits bool, list func(), run func(issued func()) error, end func()) {
 	s.gate.again()
 	before := s.turn.Swap(st)

@@ -315,6 +315,7 @@ func (w *brokenPipe) Write(b []byte) (int, error) {
 }
 
 func TestTraceReportsWriting(t *testing.T) {
+	leak.Check(t)
 	for _, left := range []int{0, 100 << 10} {
 		trace := asynccopy.NewTrace(&brokenPipe{left})
 		for range 2000 {
@@ -330,6 +331,7 @@ func TestTraceReportsWriting(t *testing.T) {
 }
 
 func TestTraceLanes(t *testing.T) {
+	leak.Check(t)
 	var b bytes.Buffer
 	trace := asynccopy.NewTrace(&b)
 	one := trace.Span("worker", "one")
