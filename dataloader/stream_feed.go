@@ -134,7 +134,7 @@ func (f *streamFeed[T]) batches(r *run) int {
 // open starts an epoch: items of all shards, of which this rank's, shuffled.
 func (f *streamFeed[T]) open(ctx context.Context, readers *readers, epoch int) puller[T] {
 	rank, world := f.cfg.Rank, max(f.cfg.WorldSize, 1)
-	m := &merge[T]{ctx: ctx, readers: readers, src: f.src, epoch: epoch, shard: func(k int) int { return k }, step: 1}
+	m := &merge[T]{readers: readers, src: f.src, epoch: epoch, shard: func(k int) int { return k }, step: 1}
 	if f.cfg.Shuffle {
 		order := newEpochOrder(f.src.Shards, hash(f.cfg.Seed, 0, 0, streamBuffer), epoch)
 		m.shard = func(k int) int { return order.at(uint64(f.src.Shards), uint64(k)) }
@@ -150,7 +150,7 @@ func (f *streamFeed[T]) open(ctx context.Context, readers *readers, epoch int) p
 	if f.cfg.Shuffle {
 		items = &shuffleBuffer[T]{of: items, size: f.src.ShuffleBuffer, seed: f.cfg.Seed, epoch: epoch}
 	}
-	m.start()
+	m.start(ctx)
 	return items
 }
 

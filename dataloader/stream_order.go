@@ -17,7 +17,6 @@ type puller[T any] interface {
 
 // merge takes items from open shards in turn.
 type merge[T any] struct {
-	ctx         context.Context // of the epoch: goroutines that read shards have it
 	src         *Source[T]
 	epoch       int
 	shard       func(k int) int // the shard at place k of their order
@@ -29,17 +28,18 @@ type merge[T any] struct {
 	readers     *readers
 }
 
-// start opens the first shards.
-func (m *merge[T]) start() {
+// start opens the first shards. Goroutines that read shards have the context of the call that opens them, which is
+// the run's.
+func (m *merge[T]) start(ctx context.Context) {
 	for range m.src.Interleave {
-		if lane := m.open(); lane != nil {
+		if lane := m.open(ctx); lane != nil {
 			m.lanes = append(m.lanes, lane)
 		}
 	}
 }
 
 // open starts reading the next shard, if there is one.
-func (m *merge[T]) open() chan item[T] {
+func (m *merge[T]) open(ctx context.Context) chan item[T] {
 	k := m.first + m.begun*m.step
 	if k >= m.src.Shards {
 		return nil
@@ -47,19 +47,19 @@ func (m *merge[T]) open() chan item[T] {
 	m.begun++
 	lane, shard := make(chan item[T], m.src.Ahead), m.shard(k)
 	m.readers.add(shard)
-	go m.read(shard, lane)
+	go m.read(ctx, shard, lane)
 	return lane
 }
 
 // read reads one shard.
-func (m *merge[T]) read(shard int, lane chan<- item[T]) {
+func (m *merge[T]) read(ctx context.Context, shard int, lane chan<- item[T]) {
 	defer m.readers.remove(shard)
 	defer close(lane)
 	send := func(it item[T]) bool {
 		select {
 		case lane <- it:
 			return true
-		case <-m.ctx.Done():
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -74,7 +74,7 @@ func (m *merge[T]) read(shard int, lane chan<- item[T]) {
 		}
 		send(item[T]{err: errGoexit})
 	}()
-	items := m.src.Open(m.ctx, m.epoch, shard)
+	items := m.src.Open(ctx, m.epoch, shard)
 	if items == nil {
 		send(item[T]{err: errors.New("Source.Open returned nil: want a sequence")})
 		whole = true
@@ -104,7 +104,7 @@ func (m *merge[T]) next(ctx context.Context) (it item[T], ok bool, err error) {
 		if err := ctx.Err(); err != nil { // that is why the shard has ended
 			return it, false, err
 		}
-		if lane := m.open(); lane != nil {
+		if lane := m.open(ctx); lane != nil {
 			m.lanes[m.lane] = lane
 			continue
 		}
