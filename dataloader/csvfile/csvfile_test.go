@@ -117,6 +117,9 @@ func TestCategories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if train.Categories(-1) != nil || train.Categories(2) != nil {
+		t.Error("categories of fields that there are not")
+	}
 	if got := fmt.Sprint(train.Categories(0), train.Categories(1), train.Header()); got != "[cat dog eel] [] [pet n]" {
 		t.Error(got)
 	}

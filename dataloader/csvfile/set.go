@@ -121,8 +121,13 @@ func (s *Set) Fields() []dataloader.Field {
 func (s *Set) Header() []string { return slices.Clone(s.header) }
 
 // Categories returns the words whose numbers a field has, those of [Config] or found in the file, and nil for a
-// field of numbers.
-func (s *Set) Categories(field int) []string { return slices.Clone(s.cfg.Fields[field].Categories) }
+// field of numbers, and where there is no such field.
+func (s *Set) Categories(field int) []string {
+	if field < 0 || field >= len(s.cfg.Fields) {
+		return nil
+	}
+	return slices.Clone(s.cfg.Fields[field].Categories)
+}
 
 // Read parses record i into row. See [dataloader.Dataset].
 func (s *Set) Read(_ context.Context, i int, row dataloader.Row) error {
@@ -165,9 +170,13 @@ func (s *Set) store(record []string, row dataloader.Row) error {
 				return float32(x), err
 			})
 		case tensor.Float64:
-			bad, err = parse(dataloader.Values[float64](row, i), record, s.columns[i], func(cell string) (float64, error) { return s.float(cell, 64) })
+			bad, err = parse(dataloader.Values[float64](row, i), record, s.columns[i], func(cell string) (float64, error) {
+				return s.float(cell, 64)
+			})
 		case tensor.Int64:
-			bad, err = parse(dataloader.Values[int64](row, i), record, s.columns[i], func(cell string) (int64, error) { return s.integer(i, cell, 64) })
+			bad, err = parse(dataloader.Values[int64](row, i), record, s.columns[i], func(cell string) (int64, error) {
+				return s.integer(i, cell, 64)
+			})
 		case tensor.Int32:
 			bad, err = parse(dataloader.Values[int32](row, i), record, s.columns[i], func(cell string) (int32, error) {
 				x, err := s.integer(i, cell, 32)
