@@ -91,7 +91,8 @@ func (b *Batch) Device(field int) *asynccopy.Tensor {
 
 // Use says that other code, such as a kernel, reads the batch's tensors on the device on s: it is
 // [asynccopy.Tensor.Use] of all fields, which lie in one memory, in one call. Work issued to s from now on follows
-// the batch's copy, and the memory is not overwritten before what was issued to s when the turn ended. It panics where Device does.
+// the batch's copy, and the memory is not overwritten before what was issued to s when the turn ended. It panics where
+// Device does.
 func (b *Batch) Use(s *asynccopy.Stream) error {
 	held := b.valid("Use")
 	if held.l.cfg.Stream == nil {

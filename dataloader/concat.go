@@ -10,8 +10,8 @@ import (
 )
 
 // Concat returns the set that has all samples of the first set, then all of the second, and so on: PyTorch's
-// ConcatDataset. The sets must have the same fields, with the same names: a difference is an error that names set and field.
-// A set of no samples is fine. Batches keep the speed of [BatchReader] where all sets have it, best if
+// ConcatDataset. The sets must have the same fields, with the same names: a difference is an error that names set and
+// field. A set of no samples is fine. Batches keep the speed of [BatchReader] where all sets have it, best if
 // neighbours in a batch are of the same set.
 func Concat(sets ...Dataset) (Dataset, error) {
 	parts, err := newParts("Concat", sets)

@@ -136,7 +136,8 @@ func (s *slot) releaseWide(t *wideTensor) error {
 	return err
 }
 
-// shrinkRows gives the memory of rows back, of which used bytes were used, if for many batches in a row not half of it was.
+// shrinkRows gives the memory of rows back, of which this batch used so many bytes, if many batches in a row used less
+// than half of it.
 func (s *slot) shrinkRows(used int) {
 	m := &s.rowMemory
 	m.most = max(m.most, used)

@@ -51,8 +51,8 @@ const (
 // elements. Each sample comes exactly once an epoch (but for DropLast), and batches are functions of
 // b.Seed and the epoch alone. Every epoch has the same number of batches.
 //
-// It takes 8 bytes a sample, and keeps neither lengths nor Boundaries. A sample with more elements than MaxTokens is an error
-// that names it, as are values in b that make no sense.
+// It takes 8 bytes a sample, and keeps neither lengths nor Boundaries. A sample with more elements than MaxTokens is an
+// error that names it, as are values in b that make no sense.
 func Bucketed(lengths []int, b Buckets) (BatchSampler, error) {
 	s := &bucketed{shuffle: b.Shuffle}
 	if err := b.check(); err != nil {

@@ -155,6 +155,7 @@ func TestStatsOverLoops(t *testing.T) {
 }
 
 func TestStatsInLogs(t *testing.T) {
+	leak.Check(t)
 	s := Stats{Batches: 2, Samples: 8, Bytes: 1234567, Skipped: 1, Retried: 2, Looped: 4 * time.Second, Waited: 2 * time.Second, Busy: time.Second, Workers: 1, Prefetch: 2, Stuck: 1}
 	const want = "8 samples in 4s (2/s, 1.2 MB), waiting 50% of it: reading is the limit; 1 workers, 2 batches ahead: " +
 		"more Workers, a ReadBatch, or a cheaper Read would help, 1 skipped, 2 retried, 1 loops stuck"

@@ -32,7 +32,7 @@ const enough = 0.05
 
 // String returns how fast batches came, whether training waits for data, and what would help, in one line:
 //
-//	48000 samples in 2.1s (22857/s, 150.7 MB), waiting 61% of it: reading is the limit; 2 workers, 4 batches ahead: more Workers, or a cheaper Read
+//	48000 samples in 2.1s (22857/s, 150.7 MB), waiting 61% of it: reading is the limit; 2 workers, 4 batches ahead: ...
 func (s Stats) String() string {
 	if s.Looped <= 0 {
 		return fmt.Sprintf("no loop yet; up to %s of pinned memory", size(s.PinnedLimit))

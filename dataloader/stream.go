@@ -45,9 +45,10 @@ type Source[T any] struct {
 }
 
 // FromStream returns the Dataset of a stream, for a Loader only. Its samples are read in the order in which they come,
-// and so cannot be asked for by number, nor other sets be made of them: what Map would do belongs into src.Read; how many there are shows at the end. PyTorch's IterableDataset, but that items
-// are read by one goroutine a shard, merged into one order, put into batches, and only then made into samples by all workers:
-// so batches do not depend on workers, none is short but the last, and no item is lost or comes twice.
+// and so cannot be asked for by number, nor other sets be made of them: what Map would do belongs into src.Read. How
+// many there are shows at the end. It is PyTorch's IterableDataset, but for this: items are read by one goroutine a
+// shard, merged into one order, put into batches, and only then made into samples by all workers. So batches do not
+// depend on workers, none is short but the last, and no item is lost or comes twice.
 //
 // The Loader is as with other sets, except for these:
 //   - [Loader.Len] is -1. A loop has as many turns as the stream gives batches.

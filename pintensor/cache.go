@@ -192,8 +192,8 @@ func (e *Engine) giveUpBlock(c cached) (err error) {
 }
 
 // discard gives the memory of a segment back to the heap, all of whose blocks are the caller's; c is its first.
-// While the driver refuses to unregister it, the memory must not be used for anything else: it is kept, and the
-// next Trim or Close tries again.
+// While the driver refuses to unregister it, the memory must not be used for anything else: it is kept, and tried
+// again, see stranded.go.
 func (e *Engine) discard(c cached) error {
 	if c.b.foreign {
 		return e.undo(c.b)

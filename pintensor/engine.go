@@ -67,7 +67,10 @@ type Engine struct {
 // NewEngine returns an engine. It asks for no memory and no driver until the first tensor. It keeps what
 // it has cached until Close, also if it is no longer referred to.
 func NewEngine(opts ...Option) (*Engine, error) {
-	e := &Engine{maxWait: maxWait, poison: invariants, parallelism: mostParallel, topology: thisMachine(), shelves: newShelves(runtime.GOMAXPROCS(0))}
+	e := &Engine{
+		maxWait: maxWait, poison: invariants, parallelism: mostParallel,
+		topology: thisMachine(), shelves: newShelves(runtime.GOMAXPROCS(0)),
+	}
 	e.n.levels = new(levels)
 	for i, o := range opts {
 		if o == nil {

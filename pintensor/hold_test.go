@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pintensor/pin/internal/leak"
 	"gorgonia.org/tensor"
 )
 
@@ -139,6 +140,7 @@ func TestAForgottenHoldIsNoLeak(t *testing.T) {
 }
 
 func TestZeroHolds(t *testing.T) {
+	leak.Check(t)
 	h := must[Hold](t)(Acquire(tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3))))
 	if h.Pinned() || h != (Hold{}) {
 		t.Errorf("a hold on ordinary memory is %+v, want zero", h)

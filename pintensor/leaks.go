@@ -110,7 +110,10 @@ func (e *Engine) Leaks() []Leak {
 	slices.SortFunc(loans, func(a, b loan) int { return a.at.Compare(b.at) })
 	leaks := make([]Leak, 0, len(loans))
 	for _, l := range loans {
-		leaks = append(leaks, Leak{Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Registered: l.registered, Held: l.held, Age: time.Since(l.at), Callers: l.from.resolve()})
+		leaks = append(leaks, Leak{
+			Bytes: l.bytes, Dtype: l.dtype, Shape: slices.Clone(l.shape), Registered: l.registered, Held: l.held,
+			Age: time.Since(l.at), Callers: l.from.resolve(),
+		})
 	}
 	return leaks
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pintensor/pin/internal/leak"
 	"gorgonia.org/tensor"
 )
 
@@ -133,6 +134,7 @@ func TestCallsOnOneLineAreOnePlace(t *testing.T) {
 
 // A program that runs for months with thousands of places that forget must not grow by it.
 func TestForgottenIsBounded(t *testing.T) {
+	leak.Check(t)
 	k := newTracker()
 	e := &Engine{tracker: k} // lends nothing
 	for i := range 3 * maxPlaces {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pintensor/pin/internal/leak"
 	"gorgonia.org/tensor"
 )
 
@@ -152,6 +153,7 @@ func TestReserveIntoACacheThatFills(t *testing.T) {
 }
 
 func TestMaxCachedRefuses(t *testing.T) {
+	leak.Check(t)
 	if _, err := NewEngine(WithMaxCached(-1)); err == nil || err.Error() != "pintensor: WithMaxCached: bytes is -1, want at least 0" {
 		t.Errorf("%v", err)
 	}

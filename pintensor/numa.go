@@ -19,8 +19,8 @@ import (
 // An engine has one node, so its cache has memory of that node only. New memory is bound to it before anybody has
 // touched it, page-locked, which makes the system give the pages, and unbound again: the pages stay where they are
 // as long as they are locked, and neither the heap that gets the memory back nor the list of the process's mappings
-// is left with an exception. Pages that the heap had before are moved. The node is preferred, not required: where it is full
-// the memory comes from another, since the system ends processes that insist.
+// is left with an exception. Pages that the heap had before are moved. The node is preferred, not required: where it
+// is full the memory comes from another, since the system ends processes that insist.
 
 // noNode is for memory that may be anywhere.
 const noNode = -1

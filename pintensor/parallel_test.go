@@ -88,6 +88,7 @@ func TestLargeTensors(t *testing.T) {
 }
 
 func TestParallelismIsBounded(t *testing.T) {
+	leak.Check(t)
 	before := runtime.GOMAXPROCS(8)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	for most, want := range map[int]int64{1: 1, 3: 3, 100: 8} {

@@ -9,8 +9,8 @@ import (
 )
 
 // The registry answers, for any address of the process, which block it lies in: it finds the segment, and
-// that the block. Whether memory is pinned is a question about an address: a view has its own header, its own engine, and nothing that
-// leads back to the tensor it was made from.
+// that the block. Whether memory is pinned is a question about an address: a view has its own header, its own engine,
+// and nothing that leads back to the tensor it was made from.
 //
 // It is read on every copy and changes only when memory is registered with the driver, which costs a
 // thousand times more; so readers search an immutable sorted slice, and a change replaces the slice.

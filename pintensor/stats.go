@@ -21,7 +21,7 @@ type Usage struct {
 type Stats struct {
 	Requested  Usage `json:"requested"`  // bytes that New, Empty, Pin and Alloc were asked for, until released
 	Lent       Usage `json:"lent"`       // bytes of the blocks lent for them: Requested and what rounding to block sizes adds
-	Cached     Usage `json:"cached"`     // bytes of blocks that are ready to be lent: released, made by Reserve, or beside others in a segment
+	Cached     Usage `json:"cached"`     // bytes of blocks ready to be lent: released, reserved, or beside others in a segment
 	InFlight   Usage `json:"in_flight"`  // bytes of blocks, lent or released, that copies are reading or writing
 	Registered Usage `json:"registered"` // bytes that are page-locked: blocks, and the pages of tensors given to Register
 	InPlace    Usage `json:"in_place"`   // bytes among Registered of tensors given to Register: whole pages, each counted once
@@ -29,13 +29,13 @@ type Stats struct {
 
 	Allocated int64 `json:"allocated"` // blocks among Lent that Alloc lent: results of arithmetic, which nobody has to release
 
-	Cold      int64 `json:"cold"`       // times that memory was made, for a block or a segment of small ones, with a call to the driver each
+	Cold      int64 `json:"cold"`       // times that memory was made, for a block or a segment of small ones: a call to the driver each
 	Warm      int64 `json:"warm"`       // blocks that came from the cache: lent before, reserved, or made with others
 	Reclaimed int64 `json:"reclaimed"`  // blocks that the garbage collector gave back, and registrations that it undid
-	Forgotten int64 `json:"forgotten"`  // those of them that New, Empty, Pin or Register made: each one is a missing Release, or call of unregister
-	LostHolds int64 `json:"lost_holds"` // holds that were dropped with their memory, so that nobody can end them: each one is a missing Until or Done
+	Forgotten int64 `json:"forgotten"`  // of those, made by New, Empty, Pin or Register: each is a missing Release, or call of unregister
+	LostHolds int64 `json:"lost_holds"` // holds dropped with their memory, which nobody can end: each is a missing Until or Done
 	Waits     int64 `json:"waits"`      // times that a call had to wait for a copy, because of the limit or a refusing driver
-	Trims     int64 `json:"trims"`      // blocks, or segments of small ones, that were given up: by Trim, TrimOlder or Close, beyond WithMaxCached, or to make room for others
+	Trims     int64 `json:"trims"`      // blocks, or segments of small ones, given up: by Trim, TrimOlder, Close, WithMaxCached, or for others
 
 	RegisterCalls   Calls `json:"register_calls"`   // calls of the driver that page-lock memory, and the time they took
 	UnregisterCalls Calls `json:"unregister_calls"` // those that undo it
@@ -45,7 +45,7 @@ type Stats struct {
 	NoCUDA    string `json:"no_cuda,omitempty"`    // why that is not "cuda"; "" if it is, or nothing was asked for yet
 	NUMANode  int    `json:"numa_node"`            // where new memory is, -1 where the system puts it; see WithNUMANode
 	NUMAError string `json:"numa_error,omitempty"` // why it may be elsewhere; "" if nothing failed
-	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and what to do about it; "" if none failed
+	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and the remedy; "" if none failed
 }
 
 // level is how much there is of something, and the most that there was.

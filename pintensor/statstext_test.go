@@ -9,9 +9,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pintensor/pin/internal/leak"
 )
 
 func TestSizesOfBytes(t *testing.T) {
+	leak.Check(t)
 	for n, want := range map[int64]string{
 		-1: "-1 B", 0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB",
 		1000 << 20: "1000.0 MiB", 1<<30 - 1<<20: "1023.0 MiB", 5 << 40: "5.0 TiB", math.MaxInt64: "8.0 EiB",
@@ -47,6 +50,7 @@ func full(t *testing.T) (s Stats) {
 }
 
 func TestStatsSurviveJSON(t *testing.T) {
+	leak.Check(t)
 	want := full(t)
 	text := must[[]byte](t)(json.Marshal(want))
 	var got Stats
@@ -69,6 +73,7 @@ func TestStatsSurviveJSON(t *testing.T) {
 
 // A log has the same names and figures as JSON, so that a field that is added cannot be forgotten in one.
 func TestStatsInLogs(t *testing.T) {
+	leak.Check(t)
 	for name, s := range map[string]Stats{"all": full(t), "none": {}} {
 		var out bytes.Buffer
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("", "stats", s)
@@ -87,6 +92,7 @@ func TestStatsInLogs(t *testing.T) {
 }
 
 func TestStatsAsText(t *testing.T) {
+	leak.Check(t)
 	s := full(t)
 	got := s.String()
 	want := fmt.Sprintf("lent %d B (peak %d B), cached %d B, in flight %d B, registered %d B (Locking), %d cold, %d warm, %d forgotten, %d waits, %d trims, "+

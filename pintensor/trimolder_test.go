@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pintensor/pin/internal/leak"
 	"gorgonia.org/tensor"
 )
 
@@ -54,6 +55,7 @@ func trimOlder(t *testing.T, e *Engine, d time.Duration, want int64) {
 }
 
 func TestTrimOlder(t *testing.T) {
+	leak.Check(t)
 	inTime(t, func(t *testing.T, e *Engine) {
 		const large = 1 << 20 // not cached by core
 		give(t, e, 1, large)
@@ -70,6 +72,7 @@ func TestTrimOlder(t *testing.T) {
 }
 
 func TestTrimOlderOfZeroIsAllAlsoAtFirst(t *testing.T) {
+	leak.Check(t)
 	inTime(t, func(t *testing.T, e *Engine) {
 		give(t, e, 1, 1, 1<<20)
 		trimOlder(t, e, 0, 2*minBlock+1<<20)
@@ -78,6 +81,7 @@ func TestTrimOlderOfZeroIsAllAlsoAtFirst(t *testing.T) {
 
 // Lending makes a block new again, and those that a program goes on using are always the same.
 func TestTrimOlderKeepsWhatIsInUse(t *testing.T) {
+	leak.Check(t)
 	for _, size := range []int{minBlock, 1 << 20} {
 		inTime(t, func(t *testing.T, e *Engine) {
 			e.shelves = e.shelves[:1] // each core goes on using blocks of its own
@@ -97,6 +101,7 @@ func TestTrimOlderKeepsWhatIsInUse(t *testing.T) {
 }
 
 func TestTrimOlderLeavesCopiesAndWhatIsLentAlone(t *testing.T) {
+	leak.Check(t)
 	inTime(t, func(t *testing.T, e *Engine) {
 		trimOlder(t, e, time.Minute, 0)
 		lent, copied := must[*tensor.Dense](t)(e.New(tensor.Uint8, 1)), must[*tensor.Dense](t)(e.New(tensor.Uint8, 1))
@@ -118,6 +123,7 @@ func TestTrimOlderLeavesCopiesAndWhatIsLentAlone(t *testing.T) {
 }
 
 func TestTrimOlderKeepsWhatIsReserved(t *testing.T) {
+	leak.Check(t)
 	inTime(t, func(t *testing.T, e *Engine) {
 		trimOlder(t, e, time.Minute, 0)
 		time.Sleep(time.Hour)

@@ -124,6 +124,7 @@ func realLists() []tensorList {
 }
 
 func TestListsAreTheModels(t *testing.T) {
+	leak.Check(t)
 	want := map[string]int{"ResNet-50": 161, "GPT-2": 148, "MNIST-MLP": 6, "MNIST-CNN": 5}
 	for _, l := range realLists() {
 		elements := 0

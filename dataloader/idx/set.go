@@ -21,7 +21,8 @@ import (
 
 // elementTypes are those of the format, by their codes.
 var elementTypes = [256]elementType{
-	unsignedByte: {tensor.Uint8}, 0x09: {tensor.Int8}, 0x0b: {tensor.Int16}, 0x0c: {tensor.Int32}, 0x0d: {tensor.Float32}, 0x0e: {tensor.Float64},
+	unsignedByte: {tensor.Uint8}, 0x09: {tensor.Int8}, 0x0b: {tensor.Int16},
+	0x0c: {tensor.Int32}, 0x0d: {tensor.Float32}, 0x0e: {tensor.Float64},
 }
 
 type elementType struct{ tensor.Dtype }

@@ -160,7 +160,8 @@ func (z *resizer) stack(dst []byte, y, top int) {
 	}
 }
 
-// grow returns s with n elements, whose values are of no use. Memory is left for somewhat larger images: the next may be one.
+// grow returns s with n elements, whose values are of no use. Memory is left for somewhat larger images: the next may
+// be one.
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
 		s = make([]T, n+n/2)

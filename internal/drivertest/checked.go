@@ -18,7 +18,8 @@ import (
 //   - a stream, event, allocation, module, graph or host registration that was not released, or a device not closed,
 //     with the place where it was made;
 //   - a device that was closed before what it had was released;
-//   - a call with a stream, event, module, function, graph or address that does not exist, no longer or never, such as a second Free;
+//   - a call with a stream, event, module, function, graph or address that does not exist, no longer or never, such as
+//     a second Free;
 //   - a registration that overlaps another.
 //
 // A release counts as done if it was attempted, whatever it returned: on a device that failed it can't do

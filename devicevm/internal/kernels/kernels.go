@@ -128,9 +128,9 @@ type Product struct {
 }
 
 // Settings of a solver, on the device. The gradient gets L1 and L2 regularisation added, is scaled, then clipped to
-// [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Upstream, if not 0, has
-// momentum regularised by itself in place of the weights. Power1 and Power2 are the betas to the power of Steps; they
-// start at 1.
+// [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Upstream, if not
+// 0, has momentum regularised by itself in place of the weights. Power1 and Power2 are the betas to the power of Steps;
+// they start at 1.
 type Settings struct {
 	Rate, L1, L2   float64
 	Scale, Clip    float64
