@@ -113,19 +113,23 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 // must be known before a place is taken, which the loop will wait for.
 func (r *run) grown() bool { return len(r.idle) == 0 && len(r.slots) >= r.base }
 
-// expand gets a slot with memory. If there is none the token goes, with those that there is no slot for either.
+// expand gets a slot with memory. If there is none the token goes, with those that there is no slot for either. To get
+// memory may take seconds, in which the run may end: the worker is in the slot meanwhile.
 func (r *run) expand() {
 	s := r.adopt()
-	if s == nil {
+	if s == nil || !s.occupy(r) {
 		return
 	}
 	if err := s.reserve(0); err == nil {
-		r.returned(s)
+		if s.leave() {
+			r.returned(s)
+		}
 		return
 	}
 	r.l.shallow.Store(true)
 	r.l.depth.Store(int64(r.l.shallowest))
 	r.mu.Lock()
+	over := r.over // then the slot is put where it belongs by who kills it, or leave does
 	delete(r.slots, s)
 	r.most--
 	for r.tokens > 0 && r.most > max(r.base, len(r.slots)) {
@@ -133,7 +137,10 @@ func (r *run) expand() {
 		r.most--
 	}
 	r.mu.Unlock()
-	r.l.put(s)
+	s.leave()
+	if !over {
+		r.l.put(s)
+	}
 }
 
 // mayBegin reports whether there is a batch to begin, and a token for it.

@@ -88,6 +88,18 @@ func (s *slot) open(r *run, g *leg, place int) bool {
 	return true
 }
 
+// occupy makes the caller the only worker in a slot that is not to be filled, and returns false if the slot isn't r's
+// any more.
+func (s *slot) occupy(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != r || s.dead {
+		return false
+	}
+	s.active++
+	return true
+}
+
 // enter adds a worker, and returns false if the filling that it is for is over.
 func (s *slot) enter(turn uint64) bool {
 	s.mu.Lock()
