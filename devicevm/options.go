@@ -46,7 +46,8 @@ func WithValues(nodes ...*G.Node) Option {
 // own state is not used: momentum, means and the number of steps are the VM's.
 //
 // The weights then live on the device: [VM.Sync] and Close bring them back to the nodes' values, and
-// Node.Grad is not set ([VM.Grad] gives the gradient).
+// Node.Grad is not set ([VM.Grad] gives the gradient). So leave the program's own solver.Step out: it would find
+// no gradients, and panic.
 func WithSolver(s G.Solver, params ...*G.Node) Option {
 	return func(o *options) error {
 		if s == nil {

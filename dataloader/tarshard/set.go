@@ -70,8 +70,8 @@ func newSet(open func(string) (*datafile.File, error), shards []string, fields [
 	if decode == nil {
 		return nil, errors.New("tarshard: decode is nil: want a function")
 	}
-	if len(shards) == 0 { // as of a pattern that nothing matched: a loop would have no turns, and say nothing
-		return nil, errors.New("tarshard: no shards: want at least one")
+	if len(shards) == 0 {
+		return nil, errNoShards
 	}
 	s := &Set{fields: fields, decode: decode}
 	s.scratch.New = func() any { return &scratch{sample: Sample{Files: make(map[string][]byte)}} }

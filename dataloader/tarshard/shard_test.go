@@ -202,6 +202,9 @@ func TestFromDisk(t *testing.T) {
 	if _, err := tarshard.Open(nil, nil, func(context.Context, *tarshard.Sample, dataloader.Row) error { return nil }); err == nil {
 		t.Error("no shards: no error")
 	}
+	if got, errs := drain(tarshard.Stream()); len(got) != 0 || len(errs) != 1 {
+		t.Errorf("a stream of no shards: %q, %v", got, errs)
+	}
 	if got, err := collect(t, os.DirFS(dir), "a.tar"); !slices.Equal(got, webdatasetSamples) || err != nil {
 		t.Errorf("os.DirFS: %q, %v", got, err)
 	}

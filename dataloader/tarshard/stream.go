@@ -4,6 +4,7 @@ package tarshard
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +16,7 @@ import (
 
 // Stream returns a loop over the samples of the shards at paths, one shard after the other. A turn has a sample
 // or an error, never both. The error of a sample that is too large stands in its place; one of a shard that is
-// damaged in the place of the rest of that shard. A loop that goes on gets what comes after.
+// damaged in the place of the rest of that shard. A loop that goes on gets what comes after. No paths are an error.
 func Stream(paths ...string) iter.Seq2[*Sample, error] {
 	return stream(func(path string) (io.ReadCloser, error) { return os.Open(path) }, paths)
 }
@@ -25,8 +26,15 @@ func StreamFS(fsys fs.FS, names ...string) iter.Seq2[*Sample, error] {
 	return stream(func(name string) (io.ReadCloser, error) { return fsys.Open(name) }, names)
 }
 
+// errNoShards is what comes of a pattern that nothing matched: without it a loop would have no turns, and say nothing.
+var errNoShards = errors.New("tarshard: no shards: want at least one")
+
 func stream(open func(string) (io.ReadCloser, error), shards []string) iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
+		if len(shards) == 0 {
+			yield(nil, errNoShards)
+			return
+		}
 		for _, shard := range shards {
 			if !streamOne(open, shard, yield) {
 				return
