@@ -185,12 +185,17 @@ func address(t *asynccopy.Tensor) driver.DevicePtr {
 
 func (m *gpuMachine) close() error {
 	m.pending = true
-	errs := []error{m.settle()}
+	settled := m.settle()
+	errs := []error{settled}
 	for _, c := range m.codes {
 		errs = append(errs, m.machine.Free(c.code))
 	}
 	m.codes = nil
-	if err := errors.Join(append(errs, m.machine.Close())...); err != nil {
+	errs = append(errs, m.machine.Close())
+	if errors.Is(settled, asynccopy.ErrClosed) {
+		return nil // all of it went with the device
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing: %w", err)
 	}
 	return nil

@@ -3,11 +3,13 @@ package devicevm_test
 // This file tests tensors of the caller's on the device: shared by inputs and by VMs, and gone.
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/devicevm"
 	"github.com/pintensor/pin/internal/leak"
 	G "gorgonia.org/gorgonia"
@@ -131,6 +133,76 @@ func TestTwoVMsUseOneBatch(t *testing.T) {
 		if err := x.Release(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// VMs that end while a loader reads ahead leave its batches to it.
+func TestVMsOfOneBatchEach(t *testing.T) {
+	leak.Check(t)
+	dev := openDevice(t)
+	s := newStream(t, dev)
+	fields := []dataloader.Field{{Dtype: tensor.Float64}, {Dtype: tensor.Float64}}
+	ds := dataloader.FromFunc(18, fields, func(_ context.Context, i int, row dataloader.Row) error {
+		dataloader.Values[float64](row, 0)[0] = float64(i)
+		dataloader.Values[float64](row, 1)[0] = float64(i + 1)
+		return nil
+	})
+	l, err := dataloader.New(ds, dataloader.Config{BatchSize: 3, Stream: s, Prefetch: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 {
+		for batch, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, a, b, y := product()
+			vm, err := devicevm.New(g, dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			let(t, vm, a, batch.Device(0))
+			let(t, vm, b, batch.Device(1))
+			k := float64(3 * batch.Index)
+			wantY(t, vm, y, k*(k+1), (k+1)*(k+2), (k+2)*(k+3))
+			if err := errors.Join(batch.Use(s), vm.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// What a VM has on a device that is closed went with it.
+func TestDeviceClosedBeforeVM(t *testing.T) {
+	leak.Check(t)
+	dev, err := asynccopy.OpenDriver(kinds[kind].driver(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, a, b, y := product()
+	vm, err := devicevm.New(g, dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let(t, vm, a, vector(1, 2, 3))
+	let(t, vm, b, vector(1, 2, 3))
+	wantY(t, vm, y, 1, 4, 9)
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = vm.Value(y)
+	for call, err := range map[string]error{"RunAll": vm.RunAll(), "Let": vm.Let(a, vector(1, 1, 1)), "Value": err} {
+		if !errors.Is(err, asynccopy.ErrClosed) {
+			t.Errorf("%s: %v, want ErrClosed", call, err)
+		}
+	}
+	if err := errors.Join(vm.Close(), vm.Close()); err != nil {
+		t.Errorf("Close: %v", err)
 	}
 }
 
