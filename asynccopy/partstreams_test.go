@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -116,5 +117,50 @@ func TestPartsUsedOnTwoStreams(t *testing.T) {
 			}
 		}
 		r.ok(errors.Join(x.Release(), p[0].Release(), p[1].Release()))
+	})
+}
+
+// Goroutines with a part each: whatever the others copy, and on whatever streams, each finds what it has written.
+func TestPartsOfManyGoroutines(t *testing.T) {
+	onEach(t, func(r *rig) {
+		const n, parts, steps = 2048, 4, 60
+		streams := []*asynccopy.Stream{r.stream(), r.stream(), r.stream()}
+		x, p := r.parts(streams[0], parts, n)
+		var g sync.WaitGroup
+		for i := range parts {
+			other := must(streams[i%3].Empty(tensor.Uint8, n))(r)
+			g.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), 1))
+				for step := range steps {
+					seed := uint64(step*parts + i)
+					write, read := streams[random.IntN(3)], streams[random.IntN(3)]
+					var err error
+					switch random.IntN(3) {
+					case 0:
+						err = write.ToDeviceInto(p[i], pageable(n, seed), true)
+					case 1:
+						host := r.pinned(n, seed)
+						err = errors.Join(write.ToDeviceInto(p[i], host, true), r.engine.Release(host))
+					default:
+						err = errors.Join(write.ToDeviceInto(other, pageable(n, seed), true), read.CopyInto(p[i], other, true))
+					}
+					host := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(n))
+					if err == nil {
+						_, err = read.ToHostInto(host, p[i], false)
+					}
+					if err != nil || !holdsPattern(host.Raw, seed) {
+						r.Errorf("part %d, step %d: %v, or not what was written", i, step, err)
+						break
+					}
+				}
+				if err := other.Release(); err != nil {
+					r.Error(err)
+				}
+			})
+		}
+		g.Wait()
+		for _, y := range append(p, x) {
+			r.ok(y.Release())
+		}
 	})
 }
