@@ -1,6 +1,7 @@
 package devicevm_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 
@@ -34,8 +35,10 @@ func Example() {
 	}
 	defer vm.Close()
 
-	vm.Let(x, tensor.New(tensor.WithBacking([]float64{0, 1, 2, 3})))
-	vm.Let(y, tensor.New(tensor.WithBacking([]float64{1, 3, 5, 7})))
+	xs, ys := tensor.New(tensor.WithBacking([]float64{0, 1, 2, 3})), tensor.New(tensor.WithBacking([]float64{1, 3, 5, 7}))
+	if err := errors.Join(vm.Let(x, xs), vm.Let(y, ys)); err != nil {
+		log.Fatal(err)
+	}
 	for range 300 {
 		if err := vm.RunAll(); err != nil {
 			log.Fatal(err)
