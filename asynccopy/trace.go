@@ -65,7 +65,11 @@ const (
 // NewTrace returns a trace that writes to w until its Close, through a buffer of 64 KiB. It keeps nothing of what
 // it has written. w need not be safe for concurrent use, and is not closed.
 func NewTrace(w io.Writer) *Trace {
-	t := &Trace{start: time.Now(), out: bufio.NewWriterSize(w, 64<<10), tracks: make(map[string][]row)}
+	t := &Trace{start: time.Now(), tracks: make(map[string][]row)}
+	if w == nil {
+		w, t.err = io.Discard, errors.New("w of NewTrace is nil, want an io.Writer")
+	}
+	t.out = bufio.NewWriterSize(w, 64<<10)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.name("process_name", hostProc, 0, "host")

@@ -328,6 +328,9 @@ func TestTraceReportsWriting(t *testing.T) {
 			t.Errorf("Close again: %v", err)
 		}
 	}
+	none := asynccopy.NewTrace(nil)
+	none.Span("track", "name").End()
+	refused(t, "a nil writer", none.Close(), "NewTrace", "nil")
 }
 
 func TestTraceLanes(t *testing.T) {
