@@ -162,6 +162,9 @@ func TestStatsInLogs(t *testing.T) {
 	if got := s.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got, want := (Stats{Samples: 8, Looped: 255478}).String(), "8 samples in 255µs ("; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q...", got, want)
+	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("loader", "data", s)
 	for _, want := range []string{`data.limit="reading is the limit"`, "data.samples=8", "data.wait_share=0.5", "data.looped_ns=4000000000", "data.stuck=1"} {

@@ -38,8 +38,12 @@ func (s Stats) String() string {
 		return fmt.Sprintf("no loop yet; up to %s of pinned memory", size(s.PinnedLimit))
 	}
 	var b strings.Builder
+	unit := time.Millisecond
+	if s.Looped < 10*unit {
+		unit = time.Microsecond
+	}
 	fmt.Fprintf(&b, "%d samples in %v (%.0f/s, %s), waiting %.0f%% of it: %s; %d workers, %d batches ahead",
-		s.Samples, s.Looped.Round(time.Millisecond), s.Rate(), size(s.Bytes), 100*s.WaitShare(), s.limit(), s.Workers, s.Prefetch)
+		s.Samples, s.Looped.Round(unit), s.Rate(), size(s.Bytes), 100*s.WaitShare(), s.limit(), s.Workers, s.Prefetch)
 	if help := s.help(); help != "" {
 		fmt.Fprintf(&b, ": %s", help)
 	}
