@@ -3,7 +3,7 @@
 // the CUDA driver, internal/soft in pure Go, internal/drivertest wraps either to inject faults and
 // holds the conformance suite that both pass.
 //
-// # Shape
+// # Ownership
 //
 // Handles are plain integers, so that a copy costs one interface call and no allocation, and so
 // that handles made by other code (a CUstream of gorgonia.org/cu) can be used as they are. They

@@ -7,10 +7,22 @@
 //		// The test fails if it leaves tensors of engine unreleased, and names the lines that made them.
 //	}
 //
+// # Ownership
+//
+// The engine stays the test's: [Check] only looks at it, and does not close it.
+//
 // # Concurrency
 //
 // The figures of an engine don't say which test its tensors are of. So an engine that is checked must not
 // be used by tests that run in parallel with this one; an engine for each test is simplest.
+//
+// # Errors
+//
+// What is left is an error of the test, with the lines that lent it where the engine knows them.
+//
+// # Platforms
+//
+// All that Go runs on, with a GPU or without.
 package pintest
 
 import (
@@ -36,8 +48,8 @@ var grace = 2 * time.Second
 // If e was made with pintensor.WithLeakTracking the lines that lent the memory are named. Memory of
 // results of arithmetic, with tensor.WithEngine(e), has nobody to release it, and what AllowDrop was called for need
 // not be released: the garbage collector is run until that is back, for at most 2 seconds, so it must only not be
-// referred to any more. Nothing is checked
-// if t has failed by then: a failed test may well leave things behind, and its own message matters more.
+// referred to any more. Nothing is checked if t has failed by then: a failed test may well leave things behind, and
+// its own message matters more.
 //
 // Check does not close e; closing it before the end of the test changes nothing.
 func Check(t testing.TB, e *pintensor.Engine) {
@@ -58,7 +70,8 @@ func Check(t testing.TB, e *pintensor.Engine) {
 			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e, pintensor.Leak{}))
 		}
 		if s.InPlace.Current > 0 {
-			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s", s.InPlace.Current, leaks(e, pintensor.Leak{Registered: true}))
+			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s",
+				s.InPlace.Current, leaks(e, pintensor.Leak{Registered: true}))
 		}
 		if s.InFlight.Current > 0 {
 			t.Errorf("pintest: copies of %d bytes are in flight %v after the end of the test", s.InFlight.Current, grace)
