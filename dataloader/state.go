@@ -193,8 +193,10 @@ func (l *Loader) fits(s State) (position, error) {
 	if s.LastBatch != want.LastBatch {
 		differ("LastBatch", s.LastBatch, want.LastBatch)
 	}
-	if s.WorldSize < 1 || s.Rank < 0 || s.Rank >= s.WorldSize || s.Rank != want.Rank && (s.WorldSize == want.WorldSize || l.plan.feed != nil) ||
-		s.WorldSize != want.WorldSize && l.plan.feed != nil { // which is divided among ranks as it comes
+	valid := s.WorldSize >= 1 && s.Rank >= 0 && s.Rank < s.WorldSize
+	own := s.WorldSize == want.WorldSize && s.Rank == want.Rank
+	// A stream is divided among ranks as it comes, so its States are for as many ranks, and the same one.
+	if !valid || !own && (s.WorldSize == want.WorldSize || l.plan.feed != nil) {
 		differ("Rank", fmt.Sprintf("%d of %d", s.Rank, s.WorldSize), fmt.Sprintf("%d of %d", want.Rank, want.WorldSize))
 	}
 	if s.Epoch < 0 || s.Epoch > maxEpoch {

@@ -151,7 +151,7 @@ func (e *Engine) makeMemory(bytes int64) (m made, err error) {
 	e.chooseHost() // and so the node
 	m.mem, m.head, m.zeros = newMemory(bytes, pageSize)
 	pages := (uintptr(bytes) + pageSize - 1) / pageSize * pageSize
-	if err := e.settle(m.mem, pages); err != nil {
+	if err := e.bindNew(m.mem, pages); err != nil {
 		return made{}, err
 	}
 	if bytes >= largeBlock {
@@ -160,7 +160,7 @@ func (e *Engine) makeMemory(bytes int64) (m made, err error) {
 		touch(e.parallelism, s)
 	}
 	m.locked, err = e.lock(m.mem, bytes)
-	e.unsettle(m.mem, pages)
+	e.unbind(m.mem, pages)
 	if err != nil {
 		return made{}, fmt.Errorf("page-locking %d bytes: %w", bytes, err)
 	}

@@ -129,8 +129,8 @@ func (t *topology) choose(host driver.Host) error {
 	return err
 }
 
-// settle binds new memory to the engine's node, if it has one, until unsettle.
-func (e *Engine) settle(mem unsafe.Pointer, n uintptr) error {
+// bindNew binds new memory to the engine's node, if it has one, until unbind.
+func (e *Engine) bindNew(mem unsafe.Pointer, n uintptr) error {
 	t := &e.topology
 	if t.node == noNode {
 		return nil
@@ -143,9 +143,9 @@ func (e *Engine) settle(mem unsafe.Pointer, n uintptr) error {
 	return err
 }
 
-// unsettle undoes it, when the memory is page-locked. That it fails costs nothing: the memory that the heap gets
+// unbind undoes it, when the memory is page-locked. That it fails costs nothing: the memory that the heap gets
 // back then is on this node too.
-func (e *Engine) unsettle(mem unsafe.Pointer, n uintptr) {
+func (e *Engine) unbind(mem unsafe.Pointer, n uintptr) {
 	if e.topology.node != noNode {
 		_ = e.topology.bind(mem, n, noNode)
 	}
