@@ -49,8 +49,8 @@ func (f Field) wide() (*wide, error) {
 	if !w.pads {
 		return w, nil
 	}
-	if f.Pad.Multiple < 0 {
-		return nil, fmt.Errorf("its Pad.Multiple = %d: want >= 0", f.Pad.Multiple)
+	if f.Pad.Multiple < 0 || f.Pad.Multiple > maxSample {
+		return nil, fmt.Errorf("its Pad.Multiple = %d: want 0 to %d", f.Pad.Multiple, int64(maxSample))
 	}
 	w.multiple = max(f.Pad.Multiple, 1)
 	if f.Pad.Value == nil {

@@ -396,7 +396,8 @@ func TestRaggedRefuses(t *testing.T) {
 	one := func(_ any, err error) error { return err }
 	for want, err := range map[string]error{
 		"its Pad is set: want nil, as its Shape (3) has no":                  field(Field{Dtype: tensor.Int32, Shape: tensor.Shape{3}, Pad: &Padding{}}),
-		"its Pad.Multiple = -1: want >= 0":                                   field(Field{Dtype: tensor.Int32, Shape: tensor.Shape{-1}, Pad: &Padding{Multiple: -1}}),
+		"its Pad.Multiple = -1: want 0 to":                                   field(Field{Dtype: tensor.Int32, Shape: tensor.Shape{-1}, Pad: &Padding{Multiple: -1}}),
+		fmt.Sprintf("its Pad.Multiple = %d: want 0 to", maxInt):              field(Field{Dtype: tensor.Int32, Shape: tensor.Shape{-1}, Pad: &Padding{Multiple: maxInt}}),
 		"its Pad.Value is a int: want the field's type, int32":               field(Field{Dtype: tensor.Int32, Shape: tensor.Shape{-1}, Pad: &Padding{Value: 3}}),
 		`field 0, "tokens" int32 (-1): shape (2, 3): want 1 dimensions`:      ragged(0, 2, 3),
 		`field 0, "tokens" int32 (-1): shape (-1): want the field's, and`:    ragged(0, -1),

@@ -16,7 +16,12 @@ type RetryError struct {
 	After time.Duration // the least pause, where the source said one; 0: the Loader's own
 }
 
-func (e *RetryError) Error() string { return e.Err.Error() }
+func (e *RetryError) Error() string {
+	if e.Err == nil {
+		return "a RetryError without an Err"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/pintensor/pin/internal/leak"
 	"gorgonia.org/tensor"
 )
 
@@ -104,6 +106,13 @@ func TestRetry(t *testing.T) {
 }
 
 // The end of a loop does not wait for a pause.
+func TestRetryErrorWithoutAnError(t *testing.T) {
+	leak.Check(t)
+	if got := (&SampleError{Err: &RetryError{}}).Error(); !strings.Contains(got, "a RetryError without an Err") {
+		t.Error(got)
+	}
+}
+
 func TestRetryEndsWithTheLoop(t *testing.T) {
 	e := newEngine(t)
 	for _, how := range []string{"cancel", "close"} {
