@@ -73,13 +73,12 @@ func (h *Handle) Close() error {
 	return h.call("cublasDestroy", h.lib.destroy, handle)
 }
 
-// Product is C = A B, or C += A B, of row-major matrices: C is (M, N), A (M, K) and B (K, N), after
+// Product is C = A B of row-major matrices: C is (M, N), A (M, K) and B (K, N), after
 // transposition. Row* are the elements from one row in memory to the next. With a Batch above 1 there are that many
 // products, whose matrices are Batch* elements apart.
 type Product struct {
 	Float64                bool // else float32
 	TransposeA, TransposeB bool
-	Accumulate             bool
 	M, N, K                int
 	A, B, C                driver.DevicePtr
 	RowA, RowB, RowC       int
@@ -106,10 +105,6 @@ func (h *Handle) Multiply(p Product) error {
 	if p.Float64 {
 		one, zero = uintptr(unsafe.Pointer(&h.one[1])), uintptr(unsafe.Pointer(&h.zero[1]))
 	}
-	beta := zero
-	if p.Accumulate {
-		beta = one
-	}
 	m, n, k := uintptr(p.N), uintptr(p.M), uintptr(p.K)
 	a, b, c := uintptr(p.B), uintptr(p.A), uintptr(p.C)
 	rowA, rowB, rowC := uintptr(max(p.RowB, 1)), uintptr(max(p.RowA, 1)), uintptr(max(p.RowC, 1))
@@ -119,13 +114,13 @@ func (h *Handle) Multiply(p Product) error {
 			name, fn = "cublasDgemmStridedBatched", h.lib.dgemmBatched
 		}
 		return h.call(name, fn, h.handle, opB, opA, m, n, k, one, a, rowA, uintptr(p.BatchB), b, rowB, uintptr(p.BatchA),
-			beta, c, rowC, uintptr(p.BatchC), uintptr(p.Batch))
+			zero, c, rowC, uintptr(p.BatchC), uintptr(p.Batch))
 	}
 	name, fn := "cublasSgemm", h.lib.sgemm
 	if p.Float64 {
 		name, fn = "cublasDgemm", h.lib.dgemm
 	}
-	return h.call(name, fn, h.handle, opB, opA, m, n, k, one, a, rowA, b, rowB, beta, c, rowC)
+	return h.call(name, fn, h.handle, opB, opA, m, n, k, one, a, rowA, b, rowB, zero, c, rowC)
 }
 
 // operation is a cublasOperation_t.
