@@ -73,9 +73,9 @@ func (h *Handle) Close() error {
 	return h.call("cublasDestroy", h.lib.destroy, handle)
 }
 
-// Product is C = A B of row-major matrices: C is (M, N), A (M, K) and B (K, N), after
-// transposition. Row* are the elements from one row in memory to the next. With a Batch above 1 there are that many
-// products, whose matrices are Batch* elements apart.
+// Product is C = A B of row-major matrices: C is (M, N), A (M, K) and B (K, N), after transposition. Row* are the
+// elements from one row in memory to the next. With a Batch above 1 there are that many products, whose matrices are
+// Batch* elements apart.
 type Product struct {
 	Float64                bool // else float32
 	TransposeA, TransposeB bool
@@ -94,9 +94,12 @@ func (h *Handle) Multiply(p Product) error {
 	if p.M == 0 || p.N == 0 {
 		return nil
 	}
-	for name, v := range map[string]int{"M": p.M, "N": p.N, "K": p.K, "RowA": p.RowA, "RowB": p.RowB, "RowC": p.RowC, "Batch": p.Batch} {
-		if v < 0 || v > math.MaxInt32 {
-			return fmt.Errorf("cublas: Multiply: %s is %d, must be from 0 to %d", name, v, math.MaxInt32)
+	for _, f := range [...]struct {
+		name  string
+		value int
+	}{{"M", p.M}, {"N", p.N}, {"K", p.K}, {"RowA", p.RowA}, {"RowB", p.RowB}, {"RowC", p.RowC}, {"Batch", p.Batch}} {
+		if f.value < 0 || f.value > math.MaxInt32 {
+			return fmt.Errorf("cublas: Multiply: %s is %d, must be from 0 to %d", f.name, f.value, math.MaxInt32)
 		}
 	}
 	// cuBLAS is column-major. A row-major C is its transposed: C' = B' A', and so is each operand.
