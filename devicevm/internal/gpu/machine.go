@@ -77,9 +77,6 @@ func (m *Machine) openBLAS() error {
 	})
 }
 
-// BLAS reports whether products are cuBLAS's.
-func (m *Machine) BLAS() bool { return m.blas != nil }
-
 // Close releases the kernels. The work of the machine's code must have completed, and the code be freed.
 func (m *Machine) Close() error {
 	var errs []error
