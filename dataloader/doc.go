@@ -68,7 +68,8 @@
 // until [Batch.Release]. The memory is used again: at most Config.Prefetch batches and the one in the
 // loop's hands are in memory at once, besides kept ones. It is given back by [Loader.Close].
 // A batch on the device is overwritten only after the work that used it; a host tensor of a batch only
-// after its turn, and after the copies that read it.
+// after its turn, and after the copies that read it, those included that the loop's body has started with package
+// asynccopy: while they run the Loader takes other memory in its place.
 //
 // Tensors of batches are ordinary ones with the standard engine of package tensor. They never share
 // memory with the data set, so that what a graph does to its inputs does not reach it.

@@ -30,7 +30,7 @@ func (s *slot) reserve(n int) error {
 		shrink = s.capacity > 2*s.largest
 		s.fillings, s.largest = 0, n
 	}
-	if n > s.capacity || shrink {
+	if n > s.capacity || shrink || s.block != nil && pintensor.InUse(s.block) { // by copies that the loop's body has made
 		if err := s.grow(max(n, s.largest)); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/pintensor"
 )
 
 // wideTensor is the memory of a ragged field's batch.
@@ -98,12 +99,12 @@ func (s *slot) sampleError(row int, format string, args ...any) error {
 }
 
 // room makes room for a field's batch, neither too small nor much too large: one huge batch does not hold memory for
-// ever. Copies of the batch before are over.
+// ever. Copies of the batch before are over, but for those that the loop's body may have made.
 func (s *slot) room(field int, shape tensor.Shape) (bytes int, err error) {
 	t := &s.wides[field]
 	bytes = shape.TotalSize() * s.layout.wide[field].element
 	t.shape = shape
-	if t.block != nil && len(t.block.Raw) >= bytes && len(t.block.Raw) <= max(4*bytes, smallestBlock) {
+	if t.block != nil && len(t.block.Raw) >= bytes && len(t.block.Raw) <= max(4*bytes, smallestBlock) && !pintensor.InUse(t.block) {
 		return bytes, nil
 	}
 	if err := s.releaseWide(t); err != nil {

@@ -367,6 +367,26 @@ func ExampleAcquire() {
 	// Output: <nil>
 }
 
+func ExampleInUse() {
+	buffer, err := pintensor.New(tensor.Float32, 1000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(buffer)
+	hold, err := pintensor.Acquire(buffer)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(pintensor.InUse(buffer)) // a copy is being issued
+	hold.Until(issueCopy(buffer))
+	fmt.Println(pintensor.InUse(buffer)) // and is done
+	// Output:
+	// true
+	// false
+}
+
 // finished is a pintensor.Completion; an *asynccopy.Event is one too.
 type finished struct{}
 

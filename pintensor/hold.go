@@ -73,6 +73,29 @@ func (b *block) hold(mem unsafe.Pointer) Hold {
 	return Hold{b: b, mem: mem, serial: d.lastHold}
 }
 
+// InUse reports whether a device uses the memory that t lies in: copies of it, or of a view of it, are in flight, or a
+// Hold on it is open. Whoever uses memory again without releasing it asks before writing to it. Memory of no engine,
+// and a tensor that was released, is in nobody's use. It does not block.
+func InUse(t *tensor.Dense) bool {
+	if t == nil || isReleased(t) {
+		return false
+	}
+	b := blocks.holding(t.Raw)
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	used := b.inUse()
+	b.mu.Unlock()
+	if !used {
+		return false
+	}
+	b.eng.complete(b, pollAll)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inUse()
+}
+
 // Pinned reports whether the memory is page-locked, so that a copy of it runs while the host goes on.
 func (h Hold) Pinned() bool { return h.b != nil && h.b.locked.Load() }
 

@@ -114,6 +114,43 @@ func TestHoldsDelayRecycling(t *testing.T) {
 	}
 }
 
+func TestInUse(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))
+	other := must[*tensor.Dense](t)(e.New(tensor.Float32, 100))
+	view := slice(t, d, tensor.S(10, 20))
+	expect := func(when string, want bool) {
+		t.Helper()
+		if InUse(d) != want || InUse(view) != want {
+			t.Errorf("%s: %v, its view %v, want %v", when, InUse(d), InUse(view), want)
+		}
+	}
+	expect("new", false)
+	hold := must[Hold](t)(Acquire(view))
+	expect("held", true)
+	w := newWork()
+	hold.Until(w)
+	expect("in flight", true)
+	second := newWork()
+	useBy(t, d, second)
+	w.complete()
+	expect("one of two copies is done", true)
+	second.complete()
+	expect("both are done", false)
+	if InUse(nil) || InUse(other) || InUse(tensor.New(tensor.WithBacking([]float32{1}))) {
+		t.Error("nothing, a tensor that nobody copies or one of no engine is in use")
+	}
+	last := newWork()
+	useBy(t, d, last)
+	if err := errors.Join(e.Release(d), e.Release(other)); err != nil {
+		t.Fatal(err)
+	}
+	if InUse(d) {
+		t.Error("a tensor that was released is in use")
+	}
+	last.complete()
+}
+
 func TestAForgottenHoldIsNoLeak(t *testing.T) {
 	e := newRig(t)
 	func() {
