@@ -99,6 +99,11 @@ func (s *Set) reader(r io.Reader) *csv.Reader {
 	return c
 }
 
+// String says what the set is of.
+func (s *Set) String() string {
+	return fmt.Sprintf("csvfile.Set(%d records of %s)", s.Len(), s.file.Name())
+}
+
 // Len is the number of records.
 func (s *Set) Len() int { return len(s.starts) - 1 }
 

@@ -142,6 +142,15 @@ func begin(f *datafile.File) (*header, []byte, error) {
 	return h, data, err
 }
 
+// String says what the set is of.
+func (s *Set) String() string {
+	paths := make([]string, len(s.from))
+	for i, f := range s.from {
+		paths[i] = f.path
+	}
+	return fmt.Sprintf("idx.Set(%d samples of %s)", s.n, strings.Join(paths, ", "))
+}
+
 // Len is the files' first dimension.
 func (s *Set) Len() int { return s.n }
 

@@ -57,6 +57,11 @@ func New(fsys fs.FS, name string, cfg Config) (*Set, error) {
 	return s, nil
 }
 
+// String says what the set is of.
+func (s *Set) String() string {
+	return fmt.Sprintf("imagefolder.Set(%d images of %d classes in %s)", len(s.images), len(s.classes), s.root)
+}
+
 // Len is the number of images.
 func (s *Set) Len() int { return len(s.images) }
 

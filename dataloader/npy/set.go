@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -68,6 +69,15 @@ func (h *header) check() error {
 		}
 	}
 	return nil
+}
+
+// String says what the set is of.
+func (s *Set) String() string {
+	names := make([]string, len(s.from))
+	for i, f := range s.from {
+		names[i] = f.name
+	}
+	return fmt.Sprintf("npy.Set(%d samples of %s)", s.n, strings.Join(names, ", "))
 }
 
 // Len is the length of the arrays' first axis.

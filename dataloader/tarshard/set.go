@@ -145,6 +145,11 @@ func (s *Set) index(f *datafile.File, names map[string]int) error {
 	}
 }
 
+// String says what the set is of.
+func (s *Set) String() string {
+	return fmt.Sprintf("tarshard.Set(%d samples in %d shards from %s on)", s.Len(), len(s.shards), s.shards[0].Name())
+}
+
 // Len is the number of samples.
 func (s *Set) Len() int { return len(s.samples) - 1 }
 

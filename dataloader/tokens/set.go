@@ -99,6 +99,11 @@ func (s *Set) count() error {
 // Tokens is the number of tokens in the file.
 func (s *Set) Tokens() int64 { return s.total }
 
+// String says what the set is of.
+func (s *Set) String() string {
+	return fmt.Sprintf("tokens.Set(%d windows of %d of the %d tokens of %s)", s.samples, s.cfg.Window, s.total, s.file.Name())
+}
+
 // Len is the number of windows of an epoch.
 func (s *Set) Len() int { return s.samples }
 
