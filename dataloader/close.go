@@ -63,6 +63,9 @@ func (l *Loader) retire(r *run) {
 // then. It also reports errors met when memory was given back. Further calls
 // return nil, once the first is done.
 func (l *Loader) Close() error {
+	if err := l.made("Close"); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

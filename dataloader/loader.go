@@ -102,8 +102,19 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	return l, nil
 }
 
+// made refuses a Loader that is nil or zero: one of a New that failed, say, and that is closed all the same.
+func (l *Loader) made(call string) error {
+	if l == nil || l.plan == nil {
+		return fmt.Errorf("dataloader: %s: the Loader was not made by New", call)
+	}
+	return nil
+}
+
 // String says what is loaded, and how.
 func (l *Loader) String() string {
+	if l.made("String") != nil {
+		return "no loader"
+	}
 	size := "batches"
 	if l.plan.dealt == nil {
 		size = fmt.Sprint("batches of ", l.cfg.BatchSize)

@@ -70,6 +70,9 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 
 // start begins a loop.
 func (l *Loader) start(ctx context.Context) (*run, error) {
+	if err := l.made("Batches"); err != nil {
+		return nil, err
+	}
 	if ctx == nil {
 		return nil, errors.New("dataloader: Batches: ctx is nil: want a context")
 	}

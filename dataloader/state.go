@@ -144,6 +144,9 @@ func (l *Loader) describeOrder() string {
 // each rank now, and s was not taken in an Unordered epoch that is not over: the ranks then share what was left
 // of the epoch. Every rank restores a State, of whichever rank, taken after the same batch.
 func (l *Loader) Restore(s State) error {
+	if err := l.made("Restore"); err != nil {
+		return err
+	}
 	at, err := l.fits(s)
 	if err != nil {
 		return err

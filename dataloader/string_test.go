@@ -1,10 +1,11 @@
 package dataloader
 
-// What batches and loaders print as.
+// What batches and loaders print as, and what a Loader that New did not make says.
 
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pintensor/pin/internal/leak"
@@ -29,6 +30,20 @@ func TestStrings(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 		last = b
+	}
+	for _, l := range []*Loader{nil, {}} {
+		errs := []error{l.Close(), l.Restore(State{})}
+		for _, err := range l.Batches(t.Context()) {
+			errs = append(errs, err)
+		}
+		if len(errs) != 3 || l.String() != "no loader" {
+			t.Errorf("%v: %v", l, errs)
+		}
+		for _, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "the Loader was not made by New") {
+				t.Errorf("a Loader that New did not make: %v", err)
+			}
+		}
 	}
 	for got, want := range map[string]string{
 		last.String(): "batch 1 of epoch 0, 2 samples, over",
