@@ -468,3 +468,30 @@ func TestWaitIsForAllWrites(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDevicePtrIsAfterAllStages: also those of writes into other parts at the same time.
+func TestDevicePtrIsAfterAllStages(t *testing.T) {
+	_, a, b := softStreams(t)
+	x, err := a.Empty(tensor.Uint8, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	staged, last := &Event{stream: a, stage: newStage()}, &Event{stream: b, done: true}
+	x.buf.ready = last
+	x.buf.used(use{stream: a, last: staged, write: true}, 0)
+	got := make(chan uintptr)
+	go func() { got <- x.DevicePtr() }()
+	select {
+	case <-got:
+		t.Error("DevicePtr returned before the copy was issued")
+	case <-time.After(10 * time.Millisecond):
+		close(staged.stage.issued)
+		if <-got == 0 {
+			t.Error("DevicePtr is 0")
+		}
+	}
+	x.buf.ready, x.buf.uses = nil, nil
+	if err := x.Release(); err != nil {
+		t.Error(err)
+	}
+}

@@ -241,14 +241,24 @@ func (x *Tensor) DevicePtr() uintptr {
 	if x == nil || x.buf == nil {
 		return 0
 	}
+	var few [4]*Event
+	staged := few[:0]
 	x.buf.mu.Lock()
-	ready, p := x.buf.ready, x.ptr
+	if e := x.buf.ready; e != nil && e.stage != nil {
+		staged = append(staged, e)
+	}
+	for _, u := range x.buf.uses {
+		if u.write && u.last.stage != nil {
+			staged = append(staged, u.last)
+		}
+	}
+	p := x.ptr
 	if x.released {
 		p = 0
 	}
 	x.buf.mu.Unlock()
-	if ready != nil && ready.stage != nil {
-		<-ready.stage.issued
+	for _, e := range staged {
+		<-e.stage.issued
 	}
 	return uintptr(p)
 }
