@@ -211,8 +211,8 @@ func TestRunAllRefuses(t *testing.T) {
 	if err := vm.RunAll(); !errors.Is(err, devicevm.ErrNoValue) || !errors.As(err, &node) || node.Node != x {
 		t.Errorf("without a value: %v", err)
 	}
-	if _, err := vm.Value(y); !errors.Is(err, devicevm.ErrNoValue) {
-		t.Errorf("Value before a run: %v", err)
+	if v, err := vm.Value(y); v != nil || !errors.Is(err, devicevm.ErrNoValue) {
+		t.Errorf("Value before a run: %v, %v", v, err)
 	}
 	if _, err := vm.Grad(x); !errors.Is(err, devicevm.ErrNotKept) {
 		t.Errorf("Grad without a gradient: %v", err)

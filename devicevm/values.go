@@ -135,7 +135,10 @@ func (vm *VM) value(n *graph.Node) (G.Value, error) {
 		return nil, nodeError(n, "%w: name the node in WithValues", ErrNotKept)
 	}
 	v := host.New(n.Dtype, n.Shape)
-	return v, vm.fetch([]download{{dst: host.Bytes(v), src: src}})
+	if err := vm.fetch([]download{{dst: host.Bytes(v), src: src}}); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // fetch copies values to the host.
