@@ -1,6 +1,6 @@
 # Everything here needs Go alone, except where the line's description says otherwise.
 GO        ?= go
-FUZZTIME  ?= 5s
+FUZZTIME  ?= 5000x
 BENCH     ?= .
 SOAK      ?= 60s
 BENCHTIME ?= 0.5s
@@ -49,12 +49,13 @@ nocgo: ## the tests without cgo
 invariants: ## the tests with internal consistency checks, which pintensor has
 	$(GO) test -tags invariants -timeout 5m ./pintensor/... ./asynccopy ./dataloader
 
-fuzz: ## each fuzz target for FUZZTIME (5s)
+# Counted, not timed: with a time Go before 1.27 fails now and then when it is over (golang/go#75804).
+fuzz: ## FUZZTIME (5000x) inputs for each fuzz target
 	@for pkg in $$($(GO) list ./...); do \
 		targets=$$($(GO) test -list '^Fuzz' $$pkg) || exit 1; \
 		for target in $$(echo "$$targets" | grep '^Fuzz'); do \
 			echo "$$pkg $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$pkg || exit 1; \
 		done; \
 	done
 
