@@ -32,8 +32,8 @@ type Stats struct {
 	Slots       int64 `json:"slots"`        // batches that there is memory for now, besides kept ones
 	PinnedBytes int64 `json:"pinned_bytes"` // of host memory that they take
 
-	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding by
-	// the engine. It is known before the first batch. With a BatchSampler it is unknown, and 0.
+	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding: of each
+	// field of a batch to 256 bytes, and of the batch by the engine. PinnedBytes is too. It is known before the first batch. With a BatchSampler it is unknown, and 0.
 	PinnedLimit int64 `json:"pinned_limit"`
 
 	Stuck int `json:"stuck"` // loops with readers that did not return when their loop had ended, and have not yet
