@@ -18,29 +18,23 @@ import (
 // run runs a program whose values are all in the one array of float32 that is its first input, and returns the array.
 func run(t *testing.T, p *plan.Program, values []float32, settings graph.Settings) []float32 {
 	t.Helper()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	dev, err := asynccopy.OpenDriver(emulate.Open(t), 0)
-	check(err)
+	check(t, err)
 	s, err := dev.NewStream()
-	check(err)
+	check(t, err)
 	m, err := Open(s)
-	check(err)
+	check(t, err)
 	x, err := s.ToDevice(tensor.New(tensor.WithBacking(values)), false)
-	check(err)
+	check(t, err)
 	c, err := m.Compile(p, Memory{Inputs: []driver.DevicePtr{driver.DevicePtr(x.DevicePtr())}}, false, false)
-	check(err)
-	check(m.Run(c, plan.Run{Iter: 1, Settings: settings}))
-	check(m.Synchronize())
+	check(t, err)
+	check(t, m.Run(c, plan.Run{Iter: 1, Settings: settings}))
+	check(t, m.Synchronize())
 	out := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(len(values)))
 	_, err = s.ToHostInto(out, x, false)
-	check(err)
+	check(t, err)
 	for _, release := range []func() error{func() error { return m.Free(c) }, x.Release, m.Close, s.Close, dev.Close} {
-		check(release())
+		check(t, release())
 	}
 	return out.Float32s()
 }

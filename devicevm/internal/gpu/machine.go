@@ -62,9 +62,16 @@ func Open(s *asynccopy.Stream) (*Machine, error) {
 	return m, nil
 }
 
-// openBLAS gets a handle of cuBLAS, if there is one: without, products are the kernels'.
+// loadBLAS is a variable for the tests.
+var loadBLAS = cublas.Load
+
+// openBLAS gets a handle of cuBLAS, if there is one: without, products are the kernels'. cuBLAS talks to CUDA itself,
+// so that it would take the addresses of a device that only passes for CUDA's for what they are not.
 func (m *Machine) openBLAS() error {
-	lib, err := cublas.Load()
+	if !m.stream.Device().IsCUDA() {
+		return nil
+	}
+	lib, err := loadBLAS()
 	if err != nil {
 		return nil
 	}
