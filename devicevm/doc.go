@@ -85,10 +85,12 @@
 //
 // # Platforms
 //
+// CUDA devices of compute capability 7.0 and newer, on Linux and Windows, with a driver for CUDA 11.0 or newer and no
+// toolkit: kernels of this module's own, which the driver compiles for the device in New, and cuBLAS for large products
+// where it is installed. With a driver for CUDA 11.4 or newer a step is one CUDA graph. Older devices are refused with
+// ErrUnsupported.
+//
 // The software device, everywhere: it runs the graph on the host's cores, some times faster than tapeMachine. Products of
 // matrices are by kernels of its own where the processor has AVX2 and FMA, as those for amd64 since 2013 and 2017 have,
 // else by gonum; or by the BLAS that gorgonia.Use has set, if any.
-//
-// CUDA devices are refused today with ErrUnsupported. What will run on them, kernels of this module's own and cuBLAS
-// where it is installed, captured into graphs, passes all tests on an emulated GPU, and waits for a real one.
 package devicevm

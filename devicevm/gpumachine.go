@@ -16,12 +16,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// cudaReady lets VMs run on CUDA devices. Until the tests have run on one, which set it, they are refused.
-var cudaReady = false
-
 // mostCode is how many sets of inputs a machine keeps code for: each has captured graphs. A loader's batches come in
 // its buffers in turn, of which there are about as many as it prefetches.
 const mostCode = 64
+
+// What a driver says to kernels that are for newer devices, or newer drivers (CUresult in cuda.h).
+const (
+	codeNoBinary       = 209 // CUDA_ERROR_NO_BINARY_FOR_GPU
+	codeUnsupportedPTX = 222 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+)
 
 // gpuMachine runs programs as captured graphs.
 type gpuMachine struct {
@@ -45,7 +48,12 @@ type compiled struct {
 
 func newGPUMachine(s *asynccopy.Stream, p *plan.Program) (*gpuMachine, error) {
 	m, err := gpu.Open(s)
-	if err != nil {
+	var failed *driver.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &failed) && (failed.Code == codeNoBinary || failed.Code == codeUnsupportedPTX):
+		return nil, fmt.Errorf("%v: want compute capability 7.0 and a driver for CUDA 11.0, or newer: %w: %w", s.Device(), ErrUnsupported, err)
+	default:
 		return nil, err
 	}
 	return &gpuMachine{stream: s, prog: p, machine: m}, nil

@@ -82,8 +82,6 @@ func (vm *VM) configure(dev *asynccopy.Device, opts []Option) error {
 		return errors.New("the graph is nil")
 	case dev == nil:
 		return errors.New("the device is nil")
-	case dev.IsCUDA() && !cudaReady:
-		return fmt.Errorf("CUDA devices are %w yet: use asynccopy.OpenSoft", ErrUnsupported)
 	}
 	for i, o := range opts {
 		if o == nil {

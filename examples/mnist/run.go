@@ -176,8 +176,8 @@ func (s *session[T]) trainOnce(ctx context.Context, name string) error {
 	}
 	s.bar.stop()
 	took := time.Since(begin)
-	s.show.printf("%s in %.1fs: loss %.4f, %.0f images/s, %.1f%% of the time waiting for data\n", name,
-		took.Seconds(), sum/float64(seen), float64(seen)/took.Seconds(), 100*waited.Seconds()/took.Seconds())
+	s.show.printf("%s in %.3fs: loss %.4f, %.0f images/s, %.1f µs a step, %.1f%% of the time waiting for data\n", name,
+		took.Seconds(), sum/float64(seen), float64(seen)/took.Seconds(), 1e6*took.Seconds()/float64(s.train.Len()), 100*waited.Seconds()/took.Seconds())
 	return nil
 }
 

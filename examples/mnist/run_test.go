@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 func TestRunIsReproducible(t *testing.T) {
 	check(t)
 	dir := writeFiles(t, bars(130, 1), bars(50, 2))
-	timings := regexp.MustCompile(`in [0-9.]+s|\d+ images/s|[0-9.]+% of|[0-9.]+ MB`)
+	timings := regexp.MustCompile(`in [0-9.]+s|[0-9.]+ µs a step|\d+ images/s|[0-9.]+% of|[0-9.]+ MB`)
 	result := func(args ...string) string {
 		return timings.ReplaceAllString(runs(t, dir, append(args, "-batch", "16")...), "")
 	}
