@@ -29,61 +29,63 @@ type signature struct {
 }
 
 var signatures = map[string]signature{
-	"cuInit":                       {args: 1},
-	"cuDriverGetVersion":           {args: 1},
-	"cuGetErrorName":               {args: 2},
-	"cuGetErrorString":             {args: 2},
-	"cuDeviceGetCount":             {args: 1},
-	"cuDeviceGet":                  {args: 2},
-	"cuDeviceGetName":              {args: 3},
-	"cuDeviceGetAttribute":         {args: 3},
-	"cuDeviceGetPCIBusId":          {args: 3},
-	"cuDevicePrimaryCtxRetain":     {args: 2},
-	"cuDevicePrimaryCtxRelease_v2": {args: 1},
-	"cuDevicePrimaryCtxGetState":   {args: 3},
-	"cuCtxPushCurrent_v2":          {args: 1},
-	"cuCtxPopCurrent_v2":           {args: 1},
-	"cuCtxGetDevice":               {args: 1, context: true},
-	"cuMemGetInfo_v2":              {args: 2, context: true},
-	"cuMemAlloc_v2":                {args: 2, context: true, makes: "memory"},
-	"cuMemFree_v2":                 {args: 1, context: true, ends: "memory"},
-	"cuMemHostRegister_v2":         {args: 3, context: true},
-	"cuMemHostUnregister":          {args: 1, context: true, ends: "registration"},
-	"cuMemPoolCreate":              {args: 2, makes: "pool"},
-	"cuMemPoolDestroy":             {args: 1, ends: "pool"},
-	"cuMemPoolTrimTo":              {args: 2},
-	"cuMemPoolSetAttribute":        {args: 3},
-	"cuMemAllocFromPoolAsync":      {args: 4, context: true, handle: true, makes: "memory"},
-	"cuMemFreeAsync":               {args: 2, context: true, handle: true, ends: "memory"},
-	"cuStreamCreateWithPriority":   {args: 3, context: true, makes: "stream"},
-	"cuStreamDestroy_v2":           {args: 1, context: true, handle: true, ends: "stream"},
-	"cuStreamQuery":                {args: 1, context: true, handle: true},
-	"cuStreamSynchronize":          {args: 1, context: true, handle: true},
-	"cuStreamWaitEvent":            {args: 3, context: true, handle: true},
-	"cuEventCreate":                {args: 2, context: true, makes: "event"},
-	"cuEventDestroy_v2":            {args: 1, context: true, handle: true, ends: "event"},
-	"cuEventRecord":                {args: 2, context: true, handle: true},
-	"cuEventQuery":                 {args: 1, context: true, handle: true},
-	"cuEventSynchronize":           {args: 1, context: true, handle: true},
-	"cuMemcpyHtoDAsync_v2":         {args: 4, context: true, handle: true},
-	"cuMemcpyDtoHAsync_v2":         {args: 4, context: true, handle: true},
-	"cuMemcpyDtoDAsync_v2":         {args: 4, context: true, handle: true},
-	"cuMemsetD8Async":              {args: 4, context: true, handle: true},
-	"cuDeviceCanAccessPeer":        {args: 3},
-	"cuCtxEnablePeerAccess":        {args: 2, context: true},
-	"cuMemPoolSetAccess":           {args: 3},
-	"cuMemcpyPeerAsync":            {args: 6, context: true, handle: true},
-	"cuModuleLoadDataEx":           {args: 5, context: true, makes: "module"},
-	"cuModuleUnload":               {args: 1, context: true, ends: "module"},
-	"cuModuleGetFunction":          {args: 3, context: true},
-	"cuLaunchKernel":               {args: 11, context: true},
-	"cuStreamBeginCapture_v2":      {args: 2, context: true},
-	"cuStreamEndCapture":           {args: 2, context: true},
-	"cuGraphInstantiateWithFlags":  {args: 3, context: true, makes: "exec"},
-	"cuGraphDestroy":               {args: 1, ends: "graph"},
-	"cuGraphLaunch":                {args: 2, context: true},
-	"cuGraphExecDestroy":           {args: 1, ends: "exec"},
-	"cuEventElapsedTime":           {args: 3, context: true},
+	"cuInit":                            {args: 1},
+	"cuDriverGetVersion":                {args: 1},
+	"cuGetErrorName":                    {args: 2},
+	"cuGetErrorString":                  {args: 2},
+	"cuDeviceGetCount":                  {args: 1},
+	"cuDeviceGet":                       {args: 2},
+	"cuDeviceGetName":                   {args: 3},
+	"cuDeviceGetAttribute":              {args: 3},
+	"cuDeviceGetPCIBusId":               {args: 3},
+	"cuDevicePrimaryCtxRetain":          {args: 2},
+	"cuDevicePrimaryCtxRelease_v2":      {args: 1},
+	"cuDevicePrimaryCtxGetState":        {args: 3},
+	"cuCtxPushCurrent_v2":               {args: 1},
+	"cuCtxPopCurrent_v2":                {args: 1},
+	"cuCtxGetDevice":                    {args: 1, context: true},
+	"cuMemGetInfo_v2":                   {args: 2, context: true},
+	"cuMemAlloc_v2":                     {args: 2, context: true, makes: "memory"},
+	"cuMemFree_v2":                      {args: 1, context: true, ends: "memory"},
+	"cuMemHostRegister_v2":              {args: 3, context: true},
+	"cuMemHostUnregister":               {args: 1, context: true, ends: "registration"},
+	"cuMemPoolCreate":                   {args: 2, makes: "pool"},
+	"cuMemPoolDestroy":                  {args: 1, ends: "pool"},
+	"cuMemPoolTrimTo":                   {args: 2},
+	"cuMemPoolSetAttribute":             {args: 3},
+	"cuMemAllocFromPoolAsync":           {args: 4, context: true, handle: true, makes: "memory"},
+	"cuMemFreeAsync":                    {args: 2, context: true, handle: true, ends: "memory"},
+	"cuStreamCreateWithPriority":        {args: 3, context: true, makes: "stream"},
+	"cuStreamDestroy_v2":                {args: 1, context: true, handle: true, ends: "stream"},
+	"cuStreamQuery":                     {args: 1, context: true, handle: true},
+	"cuStreamSynchronize":               {args: 1, context: true, handle: true},
+	"cuStreamWaitEvent":                 {args: 3, context: true, handle: true},
+	"cuEventCreate":                     {args: 2, context: true, makes: "event"},
+	"cuEventDestroy_v2":                 {args: 1, context: true, handle: true, ends: "event"},
+	"cuEventRecord":                     {args: 2, context: true, handle: true},
+	"cuEventQuery":                      {args: 1, context: true, handle: true},
+	"cuEventSynchronize":                {args: 1, context: true, handle: true},
+	"cuMemcpyHtoDAsync_v2":              {args: 4, context: true, handle: true},
+	"cuMemcpyDtoHAsync_v2":              {args: 4, context: true, handle: true},
+	"cuMemcpyDtoDAsync_v2":              {args: 4, context: true, handle: true},
+	"cuMemsetD8Async":                   {args: 4, context: true, handle: true},
+	"cuDeviceCanAccessPeer":             {args: 3},
+	"cuCtxEnablePeerAccess":             {args: 2, context: true},
+	"cuMemPoolSetAccess":                {args: 3},
+	"cuMemcpyPeerAsync":                 {args: 6, context: true, handle: true},
+	"cuModuleLoadDataEx":                {args: 5, context: true, makes: "module"},
+	"cuModuleUnload":                    {args: 1, context: true, ends: "module"},
+	"cuModuleGetFunction":               {args: 3, context: true},
+	"cuLaunchKernel":                    {args: 11, context: true},
+	"cuStreamBeginCapture_v2":           {args: 2, context: true},
+	"cuStreamEndCapture":                {args: 2, context: true},
+	"cuStreamGetCaptureInfo_v2":         {args: 6, context: true},
+	"cuStreamUpdateCaptureDependencies": {args: 4, context: true},
+	"cuGraphInstantiateWithFlags":       {args: 3, context: true, makes: "exec"},
+	"cuGraphDestroy":                    {args: 1, ends: "graph"},
+	"cuGraphLaunch":                     {args: 2, context: true},
+	"cuGraphExecDestroy":                {args: 1, ends: "exec"},
+	"cuEventElapsedTime":                {args: 3, context: true},
 }
 
 const (
@@ -110,6 +112,9 @@ type fakeLibrary struct {
 	params  []uint64 // the first three of the last launch
 	peers   int32    // whether devices can reach each other's memory
 	access  [3]int32 // the last CUmemAccessDesc
+
+	capturing uint32    // status of all streams
+	nodes     []uintptr // what a capture depends on
 }
 
 var (
@@ -271,7 +276,16 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 		for _, p := range unsafe.Slice(at[uintptr](a[9]), 3) {
 			l.params = append(l.params, *at[uint64](p))
 		}
+	case "cuStreamGetCaptureInfo_v2":
+		*at[uint32](a[1]) = l.capturing
+		*at[uintptr](a[4]) = uintptr(unsafe.Pointer(unsafe.SliceData(l.nodes)))
+		*at[uintptr](a[5]) = uintptr(len(l.nodes))
+	case "cuStreamUpdateCaptureDependencies":
+		l.nodes = slices.Clone(unsafe.Slice(at[uintptr](a[1]), a[2]))
+	case "cuStreamBeginCapture_v2":
+		l.capturing = 1
 	case "cuStreamEndCapture":
+		l.capturing, l.nodes = 0, nil
 		l.next++
 		l.held[l.next] = "graph"
 		*at[uintptr](a[1]) = l.next

@@ -21,7 +21,7 @@ const (
 type frame struct {
 	lib  *library
 	args [11]uintptr
-	outs [2]uintptr // results that the library writes through a pointer
+	outs [3]uintptr // results that the library writes through a pointer
 
 	params params // of launches
 

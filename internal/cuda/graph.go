@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
 )
@@ -23,6 +24,55 @@ func (d *Device) BeginCapture(s driver.Stream) error {
 		return d.end(f, err)
 	}
 	return d.end(f, f.call(call, uintptr(s), captureRelaxed))
+}
+
+const (
+	captureActive   = 1 // CU_STREAM_CAPTURE_STATUS_ACTIVE
+	setDependencies = 1 // CU_STREAM_SET_CAPTURE_DEPENDENCIES
+)
+
+func (d *Device) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]driver.Node, error) {
+	call := &d.lib.streamGetCaptureInfo
+	f, err := d.beginDependencies(call, s)
+	if err != nil {
+		return nodes, err
+	}
+	if err := f.call(call, uintptr(s), f.out(0), 0, 0, f.out(1), f.out(2)); err != nil {
+		return nodes, d.end(f, err)
+	}
+	if status := uint32(f.outs[0]); status != captureActive {
+		return nodes, d.end(f, f.refuse(call, driver.CodeInvalidValue, "stream %#x is not being captured: its status is %d", s, status))
+	}
+	// The library's array, of its handles: loaded as a pointer because it was never one of Go's.
+	if first, n := *(*unsafe.Pointer)(unsafe.Pointer(&f.outs[1])), int(f.outs[2]); n > 0 {
+		nodes = append(nodes, unsafe.Slice((*driver.Node)(first), n)...)
+	}
+	return nodes, d.end(f, nil)
+}
+
+func (d *Device) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) error {
+	call := &d.lib.streamUpdateCaptureDependencies
+	f, err := d.beginDependencies(call, s)
+	if err != nil {
+		return err
+	}
+	err = f.callEscaping(call, uintptr(s), uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), setDependencies)
+	return d.end(f, err)
+}
+
+// beginDependencies is beginGraph for calls that came with CUDA 11.3.
+func (d *Device) beginDependencies(call *symbol, s driver.Stream) (*frame, error) {
+	f, err := d.beginGraph(call)
+	if err != nil {
+		return nil, err
+	}
+	if call.addr == 0 {
+		return nil, d.end(f, f.refuse(call, driver.CodeNotSupported, "dependencies in captures need a driver for CUDA 11.3"))
+	}
+	if err := f.checkStream(call, s); err != nil {
+		return nil, d.end(f, err)
+	}
+	return f, nil
 }
 
 // EndCapture keeps the executable graph alone: it needs nothing of the one that it was made of.

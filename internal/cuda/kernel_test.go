@@ -31,6 +31,9 @@ func useKernels(d driver.Device, note func(error) bool) {
 		note(d.UnloadModule(m))
 	}
 	if note(d.BeginCapture(s)) {
+		_, err := d.CaptureDependencies(s, nil)
+		note(err)
+		note(d.SetCaptureDependencies(s, nil))
 		if g, err := d.EndCapture(s); note(err) {
 			note(d.LaunchGraph(g, s))
 			note(d.DestroyGraph(g))
@@ -154,6 +157,58 @@ func TestFailedEndCaptureKeepsNothing(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestCaptureDependencies(t *testing.T) {
+	leak.Check(t)
+	l := newFake(t)
+	_, d := openFake(t, l, 0)
+	const s = driver.Stream(0x77)
+	if nodes, err := d.CaptureDependencies(s, []driver.Node{1}); !slices.Equal(nodes, []driver.Node{1}) || err == nil || !strings.Contains(err.Error(), "not being captured") {
+		t.Errorf("not captured: %v, %v", nodes, err)
+	}
+	l.capturing = 1
+	l.took()
+	if err := d.SetCaptureDependencies(s, []driver.Node{5, 6}); err != nil {
+		t.Fatal(err)
+	}
+	if calls := l.took(); !strings.HasPrefix(calls[0], "cuStreamUpdateCaptureDependencies[77 ") || !strings.HasSuffix(calls[0], " 2 1]") {
+		t.Errorf("made the calls %s, want 2 nodes, and CU_STREAM_SET_CAPTURE_DEPENDENCIES", calls)
+	}
+	if nodes, err := d.CaptureDependencies(s, []driver.Node{1}); !slices.Equal(nodes, []driver.Node{1, 5, 6}) || err != nil {
+		t.Errorf("%v, %v, want what was set", nodes, err)
+	}
+	if calls := l.took(); !strings.HasPrefix(calls[0], "cuStreamGetCaptureInfo_v2[77 ") || !strings.Contains(calls[0], " 0 0 ") {
+		t.Errorf("made the calls %s", calls)
+	}
+	if err := d.SetCaptureDependencies(s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if calls := l.took(); calls[0] != "cuStreamUpdateCaptureDependencies[77 0 0 1]" {
+		t.Errorf("made the calls %s, want none", calls)
+	}
+	if nodes, err := d.CaptureDependencies(s, nil); len(nodes) != 0 || err != nil {
+		t.Errorf("%v, %v, want none", nodes, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoDependenciesBefore113(t *testing.T) {
+	leak.Check(t)
+	l := newFake(t)
+	l.missing = []string{"cuStreamGetCaptureInfo_v2", "cuStreamUpdateCaptureDependencies"}
+	_, d := openFake(t, l, 0)
+	_, err := d.CaptureDependencies(1, nil)
+	for _, err := range []error{err, d.SetCaptureDependencies(1, nil)} {
+		if !errors.Is(err, driver.ErrNotSupported) || !strings.Contains(err.Error(), "CUDA 11.3") {
+			t.Errorf("%v, want ErrNotSupported and the version", err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

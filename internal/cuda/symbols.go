@@ -78,10 +78,17 @@ type library struct {
 
 	streamBeginCapture symbol // (CUstream, CUstreamCaptureMode)
 	streamEndCapture   symbol // (CUstream, CUgraph *)
-	graphInstantiate   symbol // (CUgraphExec *, CUgraph, unsigned long long flags)
-	graphDestroy       symbol // (CUgraph)
-	graphLaunch        symbol // (CUgraphExec, CUstream)
-	graphExecDestroy   symbol // (CUgraphExec)
+
+	// (CUstream, CUstreamCaptureStatus *, cuuint64_t *id, CUgraph *, const CUgraphNode **, size_t *), of CUDA 11.3. That
+	// CUDA 12.3 has another of the name in cuda.h, with the edges' data, does not change what this symbol is.
+	streamGetCaptureInfo symbol
+	// (CUstream, CUgraphNode *, size_t, unsigned int flags), as above
+	streamUpdateCaptureDependencies symbol
+
+	graphInstantiate symbol // (CUgraphExec *, CUgraph, unsigned long long flags)
+	graphDestroy     symbol // (CUgraph)
+	graphLaunch      symbol // (CUgraphExec, CUstream)
+	graphExecDestroy symbol // (CUgraphExec)
 
 	eventElapsedTime symbol // (float *ms, CUevent from, CUevent to)
 }
@@ -145,6 +152,8 @@ func (l *library) entries() []entry {
 		{&l.launchKernel, "cuLaunchKernel", false},
 		{&l.streamBeginCapture, "cuStreamBeginCapture_v2", false},
 		{&l.streamEndCapture, "cuStreamEndCapture", false},
+		{&l.streamGetCaptureInfo, "cuStreamGetCaptureInfo_v2", true},
+		{&l.streamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", true},
 		{&l.graphInstantiate, "cuGraphInstantiateWithFlags", true},
 		{&l.graphDestroy, "cuGraphDestroy", false},
 		{&l.graphLaunch, "cuGraphLaunch", false},

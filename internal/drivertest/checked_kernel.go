@@ -94,6 +94,16 @@ func (d *checkedDevice) BeginCapture(s driver.Stream) error {
 	return d.inner.BeginCapture(s)
 }
 
+func (d *checkedDevice) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]driver.Node, error) {
+	d.checkStream("CaptureDependencies", s)
+	return d.inner.CaptureDependencies(s, nodes)
+}
+
+func (d *checkedDevice) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) error {
+	d.checkStream("SetCaptureDependencies", s)
+	return d.inner.SetCaptureDependencies(s, nodes)
+}
+
 func (d *checkedDevice) EndCapture(s driver.Stream) (driver.Graph, error) {
 	d.checkStream("EndCapture", s)
 	g, err := d.inner.EndCapture(s)

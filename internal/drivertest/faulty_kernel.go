@@ -44,6 +44,20 @@ func (d *faultyDevice) BeginCapture(s driver.Stream) error {
 	return d.inner.BeginCapture(s)
 }
 
+func (d *faultyDevice) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]driver.Node, error) {
+	if err := d.faults.before("CaptureDependencies"); err != nil {
+		return nodes, err
+	}
+	return d.inner.CaptureDependencies(s, nodes)
+}
+
+func (d *faultyDevice) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) error {
+	if err := d.faults.before("SetCaptureDependencies"); err != nil {
+		return err
+	}
+	return d.inner.SetCaptureDependencies(s, nodes)
+}
+
 func (d *faultyDevice) EndCapture(s driver.Stream) (driver.Graph, error) {
 	failed := d.faults.before("EndCapture")
 	g, err := d.inner.EndCapture(s) // which ends the capture also where it fails

@@ -57,6 +57,8 @@ var suite = []conformance{
 	{name: "times", test: testTimes},
 	{name: "a graph of every kind of work", test: testGraph},
 	{name: "a graph's launches are in order", test: testGraphInOrder},
+	{name: "a graph with branches", test: testBranches},
+	{name: "dependencies outside of a capture", test: testDependenciesOutside},
 	{name: "a graph of nothing", test: testEmptyGraph},
 	{name: "a destroyed graph finishes its work", test: testDestroyBusyGraph},
 	{name: "a capture disturbs nobody", test: testCaptureDisturbsNobody},

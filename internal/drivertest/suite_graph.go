@@ -86,6 +86,70 @@ func testEmptyGraph(r *rig) {
 	r.roundTrip(s)
 }
 
+// testBranches captures two chains that depend on what comes before them, each by itself, and something that depends
+// on both; and what depends on nothing.
+func testBranches(r *rig) {
+	const n, rounds = 1 << 16, 5
+	f := r.kernel("axpy")
+	x, y, z, alone := r.memory(4*n), r.memory(4*n), r.memory(4*n), r.memory(4*n)
+	in, out, lonely := r.pinned(4*n), r.pinned(4*n), r.pinned(4*n)
+	s := r.stream()
+	dependencies := func(want int) []driver.Node {
+		r.Helper()
+		nodes, err := r.dev.CaptureDependencies(s, nil)
+		if errors.Is(err, driver.ErrNotSupported) {
+			r.Skip("captures are chains")
+		}
+		r.ok(err)
+		if len(nodes) != want {
+			r.Fatalf("%d dependencies, want %d", len(nodes), want)
+		}
+		return nodes
+	}
+	g := r.capture(s, func() {
+		dependencies(0)
+		r.upload(x, in, s, 0)
+		first := dependencies(1)
+		r.ok(r.dev.Memset(y, 0, 4*n, s, 0))
+		r.axpy(f, y, x, 2, n, s)
+		left := dependencies(1)
+		r.ok(r.dev.SetCaptureDependencies(s, first))
+		if again := dependencies(1); again[0] != first[0] {
+			r.Fatalf("the dependency is %#x, want %#x, which was set", again[0], first[0])
+		}
+		r.ok(r.dev.Memset(z, 0, 4*n, s, 0))
+		r.axpy(f, z, x, 3, n, s)
+		r.ok(r.dev.SetCaptureDependencies(s, append(dependencies(1), left...)))
+		dependencies(2)
+		r.axpy(f, y, z, 1, n, s)
+		r.download(out, y, s, 0)
+		r.ok(r.dev.SetCaptureDependencies(s, nil))
+		dependencies(0)
+		r.ok(r.dev.Memset(alone, 7, 4*n, s, 0))
+		r.download(lonely, alone, s, 0)
+	})
+	for round := range rounds {
+		floats(in, func(i int) float32 { return float32(round + i%100) })
+		clear(lonely)
+		r.ok(r.dev.LaunchGraph(g, s))
+		r.ok(r.dev.SyncStream(s)) // waits for all of it
+		r.checkFloats("both branches", out, func(i int) float32 { return 5 * float32(round+i%100) })
+		r.equal("the rest", lonely, bytes.Repeat([]byte{7}, 4*n))
+	}
+}
+
+// testDependenciesOutside asks for what only a capture has.
+func testDependenciesOutside(r *rig) {
+	s := r.stream()
+	if nodes, err := r.dev.CaptureDependencies(s, nil); err == nil || len(nodes) > 0 {
+		r.Errorf("CaptureDependencies of what is not captured: %v, %v", nodes, err)
+	}
+	if err := r.dev.SetCaptureDependencies(s, nil); err == nil {
+		r.Error("SetCaptureDependencies of what is not captured returned no error")
+	}
+	r.roundTrip(s)
+}
+
 // testDestroyBusyGraph destroys a graph that is running.
 func testDestroyBusyGraph(r *rig) {
 	const n = 1 << 20

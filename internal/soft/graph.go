@@ -2,12 +2,41 @@ package soft
 
 // This file has captures and graphs: operations that were listed instead of queued, and are queued later.
 
-import "github.com/pintensor/pin/internal/driver"
+import (
+	"slices"
 
-// capture is what a stream that is captured was given.
+	"github.com/pintensor/pin/internal/driver"
+)
+
+// capture is what a stream that is captured was given. A node is the number of an operation, from 1.
 type capture struct {
 	operations []operation
+	depends    [][]int       // of each operation, on earlier ones
+	next       []driver.Node // what the next operation depends on
 	spoilt     bool
+}
+
+// add captures an operation.
+func (c *capture) add(op operation) {
+	on := make([]int, len(c.next))
+	for i, n := range c.next {
+		on[i] = int(n) - 1
+	}
+	c.operations, c.depends = append(c.operations, op), append(c.depends, on)
+	c.next = []driver.Node{driver.Node(len(c.operations))}
+}
+
+// inOrder returns the operations in the order in which a graph queues them: as they were captured, or on a late device
+// with those first that were captured last, as far as their dependencies let them.
+func (c *capture) inOrder(late bool) []operation {
+	if !late {
+		return c.operations
+	}
+	var list []operation
+	for _, i := range Order(c.depends, func(n int) int { return n - 1 }) {
+		list = append(list, c.operations[i])
+	}
+	return list
 }
 
 // graph is a finished capture.
@@ -42,6 +71,48 @@ func (d *device) BeginCapture(s driver.Stream) error {
 	return nil
 }
 
+func (d *device) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]driver.Node, error) {
+	if err := d.begin("CaptureDependencies"); err != nil {
+		return nodes, err
+	}
+	defer d.mu.Unlock()
+	c, err := d.captureOf("CaptureDependencies", s)
+	if err != nil {
+		return nodes, err
+	}
+	return append(nodes, c.next...), nil
+}
+
+func (d *device) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) error {
+	if err := d.begin("SetCaptureDependencies"); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	c, err := d.captureOf("SetCaptureDependencies", s)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n < 1 || int(n) > len(c.operations) {
+			return badHandle("SetCaptureDependencies", "node", uintptr(n))
+		}
+	}
+	c.next = slices.Clone(nodes)
+	return nil
+}
+
+// captureOf returns the capture of s.
+func (d *device) captureOf(method string, s driver.Stream) (*capture, error) {
+	st := d.streams[s]
+	if st == nil {
+		return nil, badHandle(method, "stream", uintptr(s))
+	}
+	if st.capture == nil {
+		return nil, failure(method, driver.CodeInvalidValue, "stream %#x is not being captured", uintptr(s))
+	}
+	return st.capture, nil
+}
+
 func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
 	if err := d.beginRelease("EndCapture"); err != nil {
 		return 0, err
@@ -63,7 +134,7 @@ func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
 	defer d.mu.Unlock()
 	d.lastID++
 	id := driver.Graph(d.lastID)
-	d.graphs[id] = &graph{operations: c.operations}
+	d.graphs[id] = &graph{operations: c.inOrder(d.config.Late)}
 	return id, nil
 }
 

@@ -84,7 +84,7 @@ func newStream(c *core) *stream {
 // issue appends op to s, or to its capture.
 func (c *core) issue(s *stream, op operation) {
 	if s.capture != nil {
-		s.capture.operations = append(s.capture.operations, op)
+		s.capture.add(op)
 		return
 	}
 	c.issued++

@@ -1,11 +1,12 @@
 package emulate
 
-// This file has the device. Work is done when it is issued, in the calling goroutine; that is a legal order for any
+// This file has the device, but for its graphs. Work is done when it is issued, in the calling goroutine; that is a legal order for any
 // stream. Memory is the host's, between guards that show what writes beyond it.
 
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -20,8 +21,8 @@ import (
 // test ends fails it, and so does memory whose guards were written to.
 func Open(t testing.TB) driver.Driver {
 	d := &device{
-		t: t, lib: Load(t), memory: map[driver.DevicePtr][]byte{}, streams: map[driver.Stream]*[]func() error{},
-		graphs: map[driver.Graph][]func() error{}, live: map[uintptr]string{}, next: 1 << 20,
+		t: t, lib: Load(t), memory: map[driver.DevicePtr][]byte{}, streams: map[driver.Stream]*capture{},
+		graphs: map[driver.Graph]*capture{}, rng: rand.New(rand.NewPCG(1, 1)), live: map[uintptr]string{}, next: 1 << 20,
 	}
 	t.Cleanup(func() {
 		for _, kind := range d.live {
@@ -38,11 +39,12 @@ type device struct {
 	lib *Library
 
 	mu      sync.Mutex
-	memory  map[driver.DevicePtr][]byte       // with guards
-	streams map[driver.Stream]*[]func() error // what is captured; nil: nothing is
-	graphs  map[driver.Graph][]func() error   // what was
-	live    map[uintptr]string                // kinds by handle
-	names   []string                          // kernels by function - 1
+	memory  map[driver.DevicePtr][]byte // with guards
+	streams map[driver.Stream]*capture  // what is captured; nil: nothing is
+	graphs  map[driver.Graph]*capture   // what was
+	rng     *rand.Rand                  // of the order in which graphs run
+	live    map[uintptr]string          // kinds by handle
+	names   []string                    // kernels by function - 1
 	next    uintptr
 }
 
@@ -153,7 +155,7 @@ func (d *device) issue(s driver.Stream, work func() error) error {
 	d.mu.Lock()
 	captured := d.streams[s]
 	if captured != nil {
-		*captured = append(*captured, work)
+		captured.add(work)
 	}
 	d.mu.Unlock()
 	if captured != nil {
@@ -269,45 +271,4 @@ func (d *device) Launch(f driver.Function, grid, block driver.Dim3, _ uint32, s 
 	return d.issue(s, func() error {
 		return d.lib.Run(name, [3]uint32{grid.X, grid.Y, grid.Z}, block.X, args)
 	})
-}
-
-func (d *device) BeginCapture(s driver.Stream) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.streams[s] != nil {
-		return failure("BeginCapture", driver.CodeInvalidValue, "the stream is being captured")
-	}
-	d.streams[s] = new([]func() error)
-	return nil
-}
-
-func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
-	d.mu.Lock()
-	captured := d.streams[s]
-	d.mu.Unlock()
-	if captured == nil {
-		return 0, failure("EndCapture", driver.CodeInvalidValue, "the stream is not being captured")
-	}
-	g := driver.Graph(d.create("graph"))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.graphs[g] = *captured
-	d.streams[s] = nil
-	return g, nil
-}
-
-func (d *device) LaunchGraph(g driver.Graph, s driver.Stream) error {
-	d.mu.Lock()
-	work := d.graphs[g]
-	d.mu.Unlock()
-	for _, w := range work {
-		if err := d.issue(s, w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *device) DestroyGraph(g driver.Graph) error {
-	return d.destroy("DestroyGraph", "graph", uintptr(g))
 }
