@@ -77,8 +77,9 @@ type Launcher interface {
 
 	// Launch issues f on s, with grid blocks of block threads and shared bytes of dynamic shared memory
 	// for each block. args holds a value for each parameter of f, in order: integers and addresses as they
-	// are, floats as their bits, smaller ones in the low bytes. Parameters of more than 8 bytes can't be
-	// given, and a GPU reads as many arguments as f has parameters, which nothing checks: fewer is a
-	// mistake it can't find. args may be reused when Launch has returned.
+	// are, floats as their bits, smaller ones in the low bytes. The last parameter may be a struct, of which
+	// args then holds the words; other parameters of more than 8 bytes can't be given. A GPU reads as many
+	// arguments as f has parameters, which nothing checks: fewer is a mistake it can't find. args may be
+	// reused when Launch has returned.
 	Launch(f Function, grid, block Dim3, shared uint32, s Stream, args []uint64) error
 }

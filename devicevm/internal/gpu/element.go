@@ -26,13 +26,18 @@ func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
 	if err != nil {
 		return err
 	}
-	b.express(s.Out, operands, code)
-	return nil
+	code[len(code)-1].Store = 1
+	return b.express(s.Out, operands, code)
 }
 
-func (b *builder) express(out plan.Value, operands []kernels.Operand, code []kernels.Instruction) {
-	b.launch("elementwise", out.Dtype, elements(out.N), put(b, operands...), put(b, code...), number(len(code)),
-		ref(b.mem.At(out)), number(out.N))
+// express adds an expression whose only result is out.
+func (b *builder) express(out plan.Value, operands []kernels.Operand, code []kernels.Instruction) error {
+	e, err := kernels.NewExpression(operands, code, uint64(b.mem.At(out)))
+	if err != nil {
+		return err
+	}
+	b.launch("elementwise", out.Dtype, elements(out.N), append([]argument{number(out.N)}, words(&e)...)...)
+	return nil
 }
 
 // instructions finds each register's place: the instruction before, a slot from its result to its last use, or an
@@ -96,6 +101,5 @@ func (b *builder) repeat(s *plan.Step, op graph.Repeat) error {
 	if s.In[0].N == 1 {
 		in.Repeat = 0
 	}
-	b.express(s.Out, []kernels.Operand{in}, []kernels.Instruction{{Op: kernels.Copy, X: 0, Y: kernels.Previous}})
-	return nil
+	return b.express(s.Out, []kernels.Operand{in}, []kernels.Instruction{{Op: kernels.Copy, X: 0, Y: kernels.Previous, Store: 1}})
 }

@@ -52,6 +52,15 @@ func float(dt tensor.Dtype, x float64) argument {
 	return argument{bits: math.Float64bits(x)}
 }
 
+// words are the last arguments of a launch: a struct by value.
+func words[T any](x *T) []argument {
+	var args []argument
+	for _, w := range kernels.Words(x) {
+		args = append(args, argument{bits: w})
+	}
+	return args
+}
+
 // put appends the bytes of a value, or of a slice's values, to the table.
 func put[T any](b *builder, values ...T) argument {
 	for len(b.table)%16 != 0 {

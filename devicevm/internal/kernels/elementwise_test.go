@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // reference is each operation by Go's math.
@@ -117,8 +119,8 @@ func testElementwise[T float](t *testing.T) {
 	out := make([]T, len(xs))
 	for op := range Op(Ops) {
 		operands := []Operand{{Data: address(t, xs), Repeat: 1, Inner: 1}, {Data: address(t, ys), Repeat: 1, Inner: 1}}
-		code := []Instruction{{Op: op, X: 0, Y: 1}}
-		run(t, "elementwise"+suffix[T](), [3]uint32{7, 1, 1}, operands, code, uint32(len(code)), out, uint32(len(xs)))
+		e := expression(t, operands, []Instruction{{Op: op, X: 0, Y: 1, Store: 1}}, address(t, out))
+		run(t, "elementwise"+suffix[T](), [3]uint32{2, 1, 1}, uint32(len(xs)), e)
 		for i, got := range out {
 			x, y := float64(xs[i]), float64(ys[i])
 			if (op == Sin || op == Cos) && math.Abs(x) > 1e9 && !math.IsInf(x, 0) {
@@ -164,18 +166,19 @@ func near[T float](got T, want float64, op Op) bool {
 	return math.Abs(g-w) <= max(limit*ulp*math.Abs(w), 2*smallest*limit/4)
 }
 
-// An expression reads operands by broadcasting, and results of earlier instructions.
+// An expression reads operands by broadcasting, and results of earlier instructions, and has several results. Shapes are
+// such that rows are and are not read several elements at once; results begin at addresses that can't be written so.
 func TestExpression(t *testing.T) {
 	each(t, testExpression[float32], testExpression[float64])
 }
 
 func testExpression[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 5}, {4, 1, 7}, {3, 300, 1}, {33, 17, 9}} {
+	for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 5}, {4, 1, 7}, {3, 300, 1}, {33, 17, 9}, {5, 4, 12}, {2, 8, 1}, {3, 7, 400}} {
 		a, b, c := shape[0], shape[1], shape[2]
 		n := a * b * c
 		x, scalar, row, middle, column := random[T](rng, n), random[T](rng, 1), random[T](rng, c), random[T](rng, a*c), random[T](rng, a)
-		out := make([]T, n)
+		first, fourth, out := make([]T, n), make([]T, n+1)[1:], make([]T, n)
 		operands := []Operand{
 			{Data: address(t, x), Repeat: 1, Inner: 1},
 			{Data: address(t, scalar)},
@@ -184,23 +187,57 @@ func testExpression[T float](t *testing.T) {
 			{Data: address(t, column), Repeat: uint32(b * c), Inner: 1},
 		}
 		code := []Instruction{
-			{Op: Add, X: 0, Y: 2, Keep: 1 + 3},            // x + row, kept
-			{Op: Mul, X: Previous, Y: 3, Keep: 1 + 15},    // times middle, kept
-			{Op: Sub, X: 4, Y: Previous},                  // column - that
-			{Op: Square, X: Previous, Y: Previous},        // squared
-			{Op: Mul, X: Previous, Y: Kept + 3},           // times the first
-			{Op: Add, X: Kept + 15, Y: Previous, Keep: 4}, // plus the second, in the first's slot
-			{Op: Sub, X: 1, Y: Kept + 3},                  // scalar - that
-			{Op: Mul, X: Kept + 15, Y: Previous},
+			{Op: Add, X: 0, Y: 2, Keep: 1 + 3, Store: 1 + 2}, // x + row, kept
+			{Op: Mul, X: Previous, Y: 3, Keep: 1 + 14},       // times middle, kept
+			{Op: Sub, X: 4, Y: Previous},                     // column - that
+			{Op: Square, X: Previous, Y: Previous, Store: 1}, // squared
+			{Op: Mul, X: Previous, Y: Kept + 3},              // times the first
+			{Op: Add, X: Kept + 14, Y: Previous, Keep: 4},    // plus the second, in the first's slot
+			{Op: Sub, X: 1, Y: Kept + 3},                     // scalar - that
+			{Op: Mul, X: Kept + 14, Y: Previous, Store: 2},
 		}
-		run(t, "elementwise"+suffix[T](), [3]uint32{2, 1, 1}, operands, code, uint32(len(code)), out, uint32(n))
-		want := make([]float64, n)
+		run(t, "elementwise"+suffix[T](), [3]uint32{2, 1, 1}, uint32(n), expression(t, operands, code, address(t, fourth), address(t, out), address(t, first)))
+		want, wantFirst, wantFourth := make([]float64, n), make([]float64, n), make([]float64, n)
 		for i := range n {
 			first := float64(x[i]) + float64(row[i%c])
 			second := first * float64(middle[i/(b*c)*c+i%c])
 			d := float64(column[i/(b*c)]) - second
+			wantFirst[i], wantFourth[i] = first, d*d
 			want[i] = second * (float64(scalar[0]) - (second + d*d*first))
 		}
 		compare(t, fmt.Sprint(shape), out, want)
+		compare(t, fmt.Sprint(shape, " first"), first, wantFirst)
+		compare(t, fmt.Sprint(shape, " fourth"), fourth, wantFourth)
+	}
+}
+
+// A tensor that does not begin at a multiple of 16 bytes is read element by element.
+func TestExpressionOfUnaligned(t *testing.T) {
+	each(t, testExpressionOfUnaligned[float32], testExpressionOfUnaligned[float64])
+}
+
+func testExpressionOfUnaligned[T float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, row := random[T](rng, 61), random[T](rng, 13)
+	out, want := make([]T, 60), make([]float64, 60)
+	operands := []Operand{{Data: address(t, x[1:]), Repeat: 1, Inner: 1}, {Data: address(t, row[1:]), Repeat: 5, Inner: 12}}
+	run(t, "elementwise"+suffix[T](), [3]uint32{1, 1, 1}, uint32(60), expression(t, operands, []Instruction{{Op: Sub, X: 0, Y: 1, Store: 1}}, address(t, out)))
+	for i := range want {
+		want[i] = float64(x[1+i]) - float64(row[1+i%12])
+	}
+	compare(t, "x - row", out, want)
+}
+
+// An expression has as many parts as there is room for.
+func TestNewExpression(t *testing.T) {
+	leak.Check(t)
+	for _, c := range []struct {
+		operands, code, results int
+		ok                      bool
+	}{{MaxOperands, MaxInstructions, MaxResults, true}, {MaxOperands + 1, 1, 1, false}, {1, MaxInstructions + 1, 1, false}, {1, 1, MaxResults + 1, false}} {
+		_, err := NewExpression(make([]Operand, c.operands), make([]Instruction, c.code), make([]uint64, c.results)...)
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

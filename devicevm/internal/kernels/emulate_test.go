@@ -19,6 +19,9 @@ func emulated(t testing.TB, name string, grid [3]uint32, args []argument) {
 	values := make([]uint64, len(args))
 	for i, a := range args {
 		values[i] = a.bits
+		if a.expr != nil {
+			values = append(values[:i], Words(a.expr)...)
+		}
 		if a.data != nil {
 			pin.Pin(a.data)
 			values[i] = uint64(uintptr(a.data))
@@ -31,7 +34,7 @@ func TestStructsAreTheSameInC(t *testing.T) {
 	leak.Check(t)
 	l := emulate.Load(t)
 	for name, size := range map[string]uintptr{
-		"Operand": unsafe.Sizeof(Operand{}), "Instruction": unsafe.Sizeof(Instruction{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
+		"Operand": unsafe.Sizeof(Operand{}), "Expression": unsafe.Sizeof(Expression{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
 		"Product": unsafe.Sizeof(Product{}), "Settings": unsafe.Sizeof(Settings{}), "Parameter": unsafe.Sizeof(Parameter{}), "Run": unsafe.Sizeof(Run{}),
 	} {
 		if got := l.Size(name); got != int(size) {

@@ -10,7 +10,8 @@
 // Tensors are row-major and dense. A kernel's name ends in _f32 or _f64, its dtype. Kernels that work element
 // by element take any grid; those that say so take one block of [Threads] a row, a part or a channel. No kernel
 // adds atomically: the same input gives the same bits on every run. Indices are 32 bits: a tensor has fewer
-// than 2^31 elements ([MaxElements]). Parameters that are structs are given by their device address.
+// than 2^31 elements ([MaxElements]). Parameters that are structs are given by their device address, but for an
+// [Expression], which the last parameter is by value: a launch gives it as its words.
 //
 // # Platforms
 //
@@ -19,6 +20,8 @@ package kernels
 
 import (
 	_ "embed"
+	"fmt"
+	"unsafe"
 )
 
 // PTX is the module's text, for PTX 7.0 and devices of compute capability 7.0 and newer.
@@ -86,15 +89,56 @@ type Operand struct {
 
 // Where an [Instruction] finds an operand: values below Previous are numbers of an [Operand].
 const (
-	Previous = 0x100 // the result of the instruction before
-	Kept     = 0x200 // plus a slot: the result that an instruction has kept there
-	Slots    = 16
+	Previous = 0x40 // the result of the instruction before
+	Kept     = 0x80 // plus a slot: the result that an instruction has kept there
+	Slots    = 15
 )
 
-// Instruction applies Op to X and Y. Keep is 1 + the slot that the result is also kept in, or 0.
+// What an [Expression] has room for.
+const (
+	MaxOperands     = 12
+	MaxResults      = 4
+	MaxInstructions = 32
+)
+
+// Instruction applies Op to X and Y. Keep is 1 + the slot that the result is also kept in, or 0; Store is 1 + the number
+// of the expression's result that it is, or 0.
 type Instruction struct {
-	Op         Op
-	X, Y, Keep uint32
+	Op                Op
+	X, Y, Keep, Store uint32
+}
+
+func (i Instruction) pack() uint32 {
+	return uint32(i.Op) | i.X<<8 | i.Y<<16 | i.Keep<<24 | i.Store<<28
+}
+
+// Expression is instructions over operands, for each element of results of the same size. Result has their device
+// addresses. Kernels take it by value, as their last parameter: [Words] of it are the last arguments of a launch.
+type Expression struct {
+	Length, Operands uint32
+	Operand          [MaxOperands]Operand
+	Result           [MaxResults]uint64
+	Code             [MaxInstructions]uint32
+}
+
+// NewExpression returns the expression with the given parts, of which there may be as many as it has room for.
+func NewExpression(operands []Operand, code []Instruction, results ...uint64) (Expression, error) {
+	e := Expression{Length: uint32(len(code)), Operands: uint32(len(operands))}
+	if len(operands) > MaxOperands || len(code) > MaxInstructions || len(results) > MaxResults {
+		return e, fmt.Errorf("an expression of %d operands, %d instructions and %d results; there is room for %d, %d and %d",
+			len(operands), len(code), len(results), MaxOperands, MaxInstructions, MaxResults)
+	}
+	copy(e.Operand[:], operands)
+	copy(e.Result[:], results)
+	for i, in := range code {
+		e.Code[i] = in.pack()
+	}
+	return e, nil
+}
+
+// Words returns the words of a struct that is a kernel's last parameter. Its size must be a multiple of a word's.
+func Words[T any](x *T) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(x)), unsafe.Sizeof(*x)/8)
 }
 
 // View says where element i of a tensor of Shape, in row-major order, lies: its coordinates by Stride, in elements.

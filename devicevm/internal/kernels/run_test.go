@@ -23,6 +23,7 @@ type argument struct {
 	bits uint64
 	data unsafe.Pointer
 	size int
+	expr *Expression // by value, the last
 }
 
 // arguments are what a test gives: slices and pointers for their addresses, values as they are.
@@ -37,10 +38,8 @@ func arguments(t testing.TB, args []any) []argument {
 			all[i] = memory(a)
 		case []int32:
 			all[i] = memory(a)
-		case []Operand:
-			all[i] = memory(a)
-		case []Instruction:
-			all[i] = memory(a)
+		case *Expression:
+			all[i].expr = a
 		case []Parameter:
 			all[i] = memory(a)
 		case *View:
@@ -68,6 +67,14 @@ func arguments(t testing.TB, args []any) []argument {
 		}
 	}
 	return all
+}
+
+// expression is one whose parts there is room for.
+func expression(t testing.TB, operands []Operand, code []Instruction, results ...uint64) *Expression {
+	t.Helper()
+	e, err := NewExpression(operands, code, results...)
+	check(t, err)
+	return &e
 }
 
 func memory[T any](x []T) argument {

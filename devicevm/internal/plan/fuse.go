@@ -7,8 +7,11 @@ package plan
 
 import "github.com/pintensor/pin/devicevm/internal/graph"
 
-// longest is the most instructions that a step has.
-const longest = 24
+// What a step has at most: devices give their kernels room for so much.
+const (
+	longest  = 24 // instructions
+	broadest = 12 // operands
+)
 
 // expr is a step in the making.
 type expr struct {
@@ -20,6 +23,8 @@ type expr struct {
 type tree struct {
 	*builder
 	size  int
+	begun int // instructions, with those whose operands are not complete
+	open  int // operands of those that have no register yet
 	expr  expr
 	exprs []pending
 }
@@ -38,7 +43,7 @@ type ref struct {
 
 // express returns the step of n.
 func (b *builder) express(n *graph.Node) *expr {
-	t := tree{builder: b, size: n.Size()}
+	t := tree{builder: b, size: n.Size(), open: 1}
 	t.add(n)
 	args := len(t.expr.operands)
 	number := func(r ref) int {
@@ -65,6 +70,8 @@ func (t *tree) add(n *graph.Node) ref {
 		t.expr.code = &Elementwise{}
 	}
 	var p pending
+	t.begun++
+	t.open += len(n.In) - 1
 	for i, c := range n.In {
 		p.refs[i] = t.operand(t.source(c))
 	}
@@ -99,9 +106,10 @@ func (b *builder) again(n *graph.Node) bool {
 
 // operand returns the register of a node's value: of an instruction if it can be computed here.
 func (t *tree) operand(n *graph.Node) ref {
-	if n.Size() == t.size && len(t.exprs) < longest && t.joins(n) {
+	if n.Size() == t.size && t.begun < longest && len(t.expr.operands)+t.open+len(n.In)-1 <= broadest && t.joins(n) {
 		return t.add(n)
 	}
+	t.open--
 	arg := Arg{Kind: Full}
 	c := t.consts[n]
 	repeat, ok := n.Op.(graph.Repeat)

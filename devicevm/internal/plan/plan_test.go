@@ -149,3 +149,39 @@ func TestMemoryIsNotShared(t *testing.T) {
 		}
 	}
 }
+
+// No step is larger than devices have room for.
+func TestStepsAreBounded(t *testing.T) {
+	leak.Check(t)
+	src := G.NewGraph()
+	sum := G.NewVector(src, tensor.Float32, G.WithShape(4), G.WithName("x"))
+	for i := range 40 {
+		other := G.NewVector(src, tensor.Float32, G.WithShape(4), G.WithName(fmt.Sprint("x", i)))
+		if i%3 == 0 {
+			other = G.Must(G.HadamardProd(other, G.Must(G.Sin(other))))
+		}
+		sum = G.Must(G.Add(other, sum))
+	}
+	for range 40 {
+		sum = G.Must(G.Tanh(sum))
+	}
+	g, err := graph.Read(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Build(g, Options{Roots: []*graph.Node{g.Of(sum)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operands, code := 0, 0
+	for _, s := range p.Steps {
+		e := s.Op.(*Elementwise)
+		if len(e.Args) > broadest || len(e.Code) > longest {
+			t.Errorf("a step of %d operands and %d instructions", len(e.Args), len(e.Code))
+		}
+		operands, code = max(operands, len(e.Args)), max(code, len(e.Code))
+	}
+	if operands != broadest || code != longest {
+		t.Errorf("steps have up to %d operands and %d instructions, want %d and %d", operands, code, broadest, longest)
+	}
+}

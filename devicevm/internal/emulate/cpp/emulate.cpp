@@ -21,7 +21,7 @@ extern "C" int emulate(const char *name, const u32 *grid, u32 threads, void **ar
 extern "C" int size(const char *name) {
 #define SIZE(type) if (strcmp(name, #type) == 0) return sizeof(type)
   SIZE(Operand);
-  SIZE(Instruction);
+  SIZE(Expression);
   SIZE(View);
   SIZE(Window);
   SIZE(Product);

@@ -17,12 +17,22 @@ struct Operand {
   u32 repeat, inner;
 };
 
-enum { PREVIOUS = 0x100, KEPT = 0x200, SLOTS = 16 };
+enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LONGEST = 32 };
 
-// Instruction applies op to x and y, each the number of an operand, PREVIOUS for the result of the instruction
-// before, or KEPT + the slot that an earlier one kept its result in: keep is that slot + 1, or 0.
-struct Instruction {
-  u32 op, x, y, keep;
+// Expression is code over operands. An instruction applies an operation to x and y, from its low bits up:
+//
+//   op 8, x 8, y 8, keep 4, store 4
+//
+// x and y are each the number of an operand, PREVIOUS for the result of the instruction before, or KEPT + the slot that
+// an earlier one kept its result in: keep is that slot + 1, or 0. store is the number of the result that it is, + 1, or 0.
+//
+// Kernels have it as a parameter by value, the last: what to read is known then without reading memory. It must
+// only be read in place there, through references that are inlined, or compilers copy it to each thread's memory.
+struct Expression {
+  u32 length, operands;
+  Operand operand[OPERANDS];
+  u64 result[RESULTS];
+  u32 code[LONGEST];
 };
 
 // function is an elementary function, not inlined: for each element of each instruction that would be most of the
@@ -44,11 +54,9 @@ template <typename T> __device__ __attribute__((noinline)) static T function(u32
   return real<T>::nan();
 }
 
-enum { EACH = 4 }; // elements of a thread at a time, so that their loads overlap
-
-template <typename T> __device__ static inline void apply(u32 op, T *xs, const T *ys) {
+template <typename T, u32 N> __device__ static inline void apply(u32 op, T (&xs)[N], const T (&ys)[N]) {
 #define each(f)                                                                                                      \
-  _Pragma("unroll") for (u32 j = 0; j < EACH; j++) {                                                                 \
+  _Pragma("unroll") for (u32 j = 0; j < N; j++) {                                                                    \
     [[maybe_unused]] T x = xs[j], y = ys[j];                                                                         \
     xs[j] = f;                                                                                                       \
   }                                                                                                                  \
@@ -80,47 +88,126 @@ template <typename T> __device__ static inline void apply(u32 op, T *xs, const T
 #undef each
 }
 
-// elementwise evaluates length instructions for n elements.
-template <typename T>
-__device__ static void elementwise(const Operand *operands, const Instruction *code, u32 length, T *out, u32 n) {
-  const u32 step = BLOCKS * THREADS;
-  for (u64 first = BLOCK * THREADS + THREAD; first < n; first += EACH * (u64)step) {
-    T kept[SLOTS][EACH], x[EACH] = {}, y[EACH];
-    auto read = [&](u32 from, T *to) {
-      const Operand in = operands[from];
+// wide is as many elements as are read or written at once, 16 bytes.
+template <typename T> struct wide {
+  typedef T type __attribute__((vector_size(16), may_alias));
+  static constexpr u32 n = 16 / sizeof(T);
+};
+
+__device__ static inline bool aligned(u64 address) { return address % 16 == 0; }
+
+template <typename T, u32 N> __device__ static inline void read_wide(const T *from, T (&to)[N]) {
 #pragma unroll
-      for (u32 j = 0; j < EACH; j++) {
-        u64 at = first + j * (u64)step;
-        if (at >= n) break;
-        u32 i = (u32)at;
-        if (in.repeat == 0) i = 0;
-        else if (in.repeat > 1) i = i / in.inner / in.repeat * in.inner + i % in.inner;
-        to[j] = ((const T *)in.data)[i];
-      }
-    };
-    for (u32 k = 0; k < length; k++) {
-      const Instruction in = code[k];
+  for (u32 j = 0; j < N; j += wide<T>::n) {
+    typename wide<T>::type v = *(const typename wide<T>::type *)(from + j);
 #pragma unroll
-      for (u32 j = 0; j < EACH; j++) y[j] = in.y & KEPT ? kept[in.y - KEPT][j] : x[j];
-      if (in.y < PREVIOUS) read(in.y, y);
-      if (in.x & KEPT) {
-#pragma unroll
-        for (u32 j = 0; j < EACH; j++) x[j] = kept[in.x - KEPT][j];
-      } else if (in.x < PREVIOUS) read(in.x, x);
-      apply(in.op, x, y);
-      if (in.keep) {
-#pragma unroll
-        for (u32 j = 0; j < EACH; j++) kept[in.keep - 1][j] = x[j];
-      }
-    }
-#pragma unroll
-    for (u32 j = 0; j < EACH; j++) {
-      u64 at = first + j * (u64)step;
-      if (at < n) out[at] = x[j];
-    }
+    for (u32 k = 0; k < wide<T>::n; k++) to[j + k] = v[k];
   }
 }
 
-#define params(T) (const Operand *operands, const Instruction *code, u32 length, T *out, u32 n)
-both(elementwise, params, (operands, code, length, out, n))
+// fetch reads what belongs to the elements at. With NEXT these are neighbours, the first of them a multiple of N.
+template <bool NEXT, typename T, u32 N>
+__device__ static inline void fetch(const Operand in, const u32 (&at)[N], u32 count, T (&to)[N]) {
+  const T *data = (const T *)in.data;
+  if (in.repeat == 0) {
+    T x = data[0];
+#pragma unroll
+    for (u32 j = 0; j < N; j++) to[j] = x;
+    return;
+  }
+  if (NEXT && count == N) {
+    if (in.repeat == 1) {
+      if (aligned(in.data)) return read_wide(data + at[0], to);
+    } else if (in.inner % N == 0 && aligned(in.data)) {
+      return read_wide(data + (at[0] / in.inner / in.repeat * in.inner + at[0] % in.inner), to);
+    } else if (in.inner == 1 && in.repeat % N == 0) {
+      T x = data[at[0] / in.repeat];
+#pragma unroll
+      for (u32 j = 0; j < N; j++) to[j] = x;
+      return;
+    }
+  }
+#pragma unroll
+  for (u32 j = 0; j < N; j++)
+    if (j < count) to[j] = data[in.repeat == 1 ? at[j] : at[j] / in.inner / in.repeat * in.inner + at[j] % in.inner];
+}
+
+template <bool NEXT, typename T, u32 N>
+__device__ static inline void store(u64 result, const u32 (&at)[N], u32 count, const T (&x)[N]) {
+  T *out = (T *)result;
+  if (NEXT && N % wide<T>::n == 0 && count == N && aligned(result)) {
+#pragma unroll
+    for (u32 j = 0; j < N; j += wide<T>::n) {
+      typename wide<T>::type v;
+#pragma unroll
+      for (u32 k = 0; k < wide<T>::n; k++) v[k] = x[(j + k) % N];
+      *(typename wide<T>::type *)(out + at[0] + j) = v;
+    }
+    return;
+  }
+#pragma unroll
+  for (u32 j = 0; j < N; j++)
+    if (j < count) out[at[j]] = x[j];
+}
+
+enum { AHEAD = 4 }; // operands that are read before the first instruction, so that the latencies overlap
+
+// evaluate runs code for the elements at, of which there are count, and stores the results. x is what PREVIOUS
+// means in the first instruction.
+template <bool NEXT, typename T, u32 N>
+__device__ __attribute__((always_inline)) static inline void evaluate(const Operand *operand, u32 operands, const u32 *code, u32 length,
+                                                                      const u64 *result, const u32 (&at)[N], u32 count, T (&x)[N]) {
+  T ahead[AHEAD][N] = {}, kept[SLOTS][N], y[N];
+#pragma unroll
+  for (u32 k = 0; k < AHEAD; k++)
+    if (k < operands) fetch<NEXT>(operand[k], at, count, ahead[k]);
+  auto find = [&](u32 from, T(&to)[N]) {
+    if (from >= KEPT) {
+#pragma unroll
+      for (u32 j = 0; j < N; j++) to[j] = kept[from - KEPT][j];
+    } else if (from < AHEAD) {
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++)
+#pragma unroll
+        for (u32 j = 0; j < N; j++) to[j] = from == k ? ahead[k][j] : to[j];
+    } else if (from < PREVIOUS) fetch<NEXT>(operand[from], at, count, to);
+  };
+  for (u32 k = 0; k < length; k++) {
+    const u32 in = code[k];
+#pragma unroll
+    for (u32 j = 0; j < N; j++) y[j] = x[j];
+    find(in >> 16 & 0xFF, y);
+    find(in >> 8 & 0xFF, x);
+    apply(in & 0xFF, x, y);
+    if (u32 keep = in >> 24 & 0xF) {
+#pragma unroll
+      for (u32 j = 0; j < N; j++) kept[keep - 1][j] = x[j];
+    }
+    if (u32 to = in >> 28) store<NEXT>(result[to - 1], at, count, x);
+  }
+}
+
+// express evaluates e for the elements at of its results, of which there are count. x is what PREVIOUS means in the first
+// instruction; without instructions x is the result. Other kernels call it with what they have computed.
+template <bool NEXT = false, typename T, u32 N>
+__device__ __attribute__((always_inline)) static inline void express(const Expression &e, const u32 (&at)[N], u32 count, T (&x)[N]) {
+  if (e.length == 0) return store<NEXT>(e.result[0], at, count, x);
+  evaluate<NEXT>(e.operand, e.operands, e.code, e.length, e.result, at, count, x);
+}
+
+enum { EACH = 4 }; // elements of a thread at a time
+
+// elementwise evaluates e for n elements.
+template <typename T> __device__ __attribute__((always_inline)) static inline void elementwise(u32 n, const Expression &e) {
+  for (u64 first = (u64)EACH * (BLOCK * THREADS + THREAD); first < n; first += (u64)EACH * BLOCKS * THREADS) {
+    T x[EACH] = {};
+    u32 at[EACH];
+#pragma unroll
+    for (u32 j = 0; j < EACH; j++) at[j] = (u32)first + j;
+    express<true>(e, at, n - first < EACH ? (u32)(n - first) : (u32)EACH, x);
+  }
+}
+
+#define params(T) (u32 n, const Expression e)
+both(elementwise, params, (n, e))
 #undef params
