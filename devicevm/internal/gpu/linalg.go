@@ -111,7 +111,6 @@ func (b *builder) ownProduct(p product, x, y, out plan.Value) {
 		b.launch(name, out.Dtype, grid, ref(b.element(x, lo*p.m*p.k)), ref(b.element(y, lo*p.k*p.n)), to, at)
 	}
 	if splits > 1 {
-		b.launch("sum_columns", out.Dtype, elements(size), to, ref(b.mem.At(out)),
-			number(splits), number(size), number(splits), number(1), number(1))
+		b.pass("sum", out.Dtype, pass{outer: 1, n: splits, inner: size, part: splits, parts: 1}, to, ref(b.mem.At(out)))
 	}
 }

@@ -3,9 +3,11 @@ package gpu
 // This file compiles sums and maxima along axes.
 
 import (
+	"math/bits"
+
 	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
-	"github.com/pintensor/pin/internal/driver"
+	"gorgonia.org/tensor"
 )
 
 // pass is a reduction of n in (outer, n, inner), in parts.
@@ -30,8 +32,7 @@ func passes(groups []plan.Axes) []pass {
 				p.inner *= g.N
 			}
 		}
-		least := 64 // elements of a part
-		units := p.outer * p.inner / kernels.Threads
+		least, units := 16*lanes(p.inner), p.outer*((p.inner+width(p.inner)-1)/width(p.inner)) // elements of a part, blocks of one
 		if p.inner == 1 {
 			least, units = 4096, p.outer
 		}
@@ -63,15 +64,34 @@ func (b *builder) reduce(s *plan.Step, along []int, kind string) {
 		if i < len(list)-1 {
 			to, end = b.reserve(end, int64(p.size())*int64(out.Dtype.Size()))
 		}
-		if p.inner == 1 {
-			b.launch(kind+"_rows", out.Dtype, blocks(p.outer*p.parts), from, to, number(p.n), number(p.part), number(p.parts))
-		} else {
-			b.launch(kind+"_columns", out.Dtype, columns(p.size()), from, to,
-				number(p.n), number(p.inner), number(p.part), number(p.parts), number(p.outer))
-		}
+		b.pass(kind, out.Dtype, p, from, to)
 		from = to
 	}
 }
+
+// pass adds a pass of a reduction.
+func (b *builder) pass(kind string, dt tensor.Dtype, p pass, from, to argument) {
+	if p.inner == 1 {
+		rows, each := p.outer*p.parts, together(p.part)
+		b.launch(kind+"_rows", dt, blocks((rows+each-1)/each), from, to, number(p.outer), number(p.n), number(p.part), number(p.parts), number(each))
+		return
+	}
+	w := width(p.inner)
+	b.launch(kind+"_columns", dt, blocks(p.outer*p.parts*((p.inner+w-1)/w)), from, to,
+		number(p.n), number(p.inner), number(p.part), number(p.parts), number(w))
+}
+
+// together is how many rows of n elements a block reduces at once: one, or one with each warp.
+func together(n int) int {
+	if n > 1024 {
+		return 1
+	}
+	return kernels.Threads / 32
+}
+
+// width is how many of so many columns a block reduces, and lanes how many of its threads each column has.
+func width(columns int) int { return min(1<<bits.Len(uint(columns-1)), 32) }
+func lanes(columns int) int { return kernels.Threads / width(columns) }
 
 // constant is the reduction of nothing.
 func (b *builder) constant(out plan.Value, kind string) {
@@ -80,8 +100,5 @@ func (b *builder) constant(out plan.Value, kind string) {
 		return
 	}
 	// The largest of nothing: a part of no elements.
-	b.launch("max_rows", out.Dtype, blocks(out.N), ref(b.mem.At(out)), ref(b.mem.At(out)), number(0), number(0), number(1))
+	b.launch("max_rows", out.Dtype, blocks(out.N), ref(b.mem.At(out)), ref(b.mem.At(out)), number(out.N), number(0), number(0), number(1), number(1))
 }
-
-// columns is a grid with a thread for each of n results.
-func columns(n int) driver.Dim3 { return blocks(min((n+kernels.Threads-1)/kernels.Threads, 4*busy)) }

@@ -12,7 +12,7 @@ func TestReductions(t *testing.T) { each(t, testReductions[float32], testReducti
 func testReductions[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, c := range []struct{ outer, n, inner, parts int }{
-		{1, 1, 1, 1}, {3, 10, 1, 1}, {2, 1000, 1, 3}, {5, 257, 1, 1}, {1, 64, 300, 1}, {2, 65, 3, 4}, {7, 3, 5, 1},
+		{1, 1, 1, 1}, {3, 10, 1, 1}, {2, 1000, 1, 3}, {5, 257, 1, 1}, {1, 64, 300, 1}, {2, 65, 3, 4}, {7, 3, 5, 1}, {17, 300, 1, 1}, {3, 2100, 7, 2}, {1, 3000, 33, 1},
 	} {
 		x := random[T](rng, c.outer*c.n*c.inner)
 		part := (c.n + c.parts - 1) / c.parts
@@ -35,12 +35,20 @@ func testReductions[T float](t *testing.T) {
 			want          []float64
 		}{{"sum_rows", "sum_columns", sums}, {"max_rows", "max_columns", maxima}} {
 			got := make([]T, size)
-			run(t, k.columns+suffix[T](), [3]uint32{2, 1, 1}, x, got, uint32(c.n), uint32(c.inner), uint32(part), uint32(c.parts), uint32(c.outer))
-			compare(t, fmt.Sprint(k.columns, c), got, k.want)
-			if c.inner == 1 {
+			for _, width := range []int{1, 8, 32} {
 				clear(got)
-				run(t, k.rows+suffix[T](), [3]uint32{uint32(size), 1, 1}, x, got, uint32(c.n), uint32(part), uint32(c.parts))
-				compare(t, fmt.Sprint(k.rows, c), got, k.want)
+				grid := [3]uint32{uint32(c.outer * c.parts * ((c.inner + width - 1) / width)), 1, 1}
+				run(t, k.columns+suffix[T](), grid, x, got, uint32(c.n), uint32(c.inner), uint32(part), uint32(c.parts), uint32(width))
+				compare(t, fmt.Sprint(k.columns, c, width), got, k.want)
+			}
+			if c.inner != 1 {
+				continue
+			}
+			for _, each := range []int{1, 8} {
+				clear(got)
+				grid := [3]uint32{uint32((size + each - 1) / each), 1, 1}
+				run(t, k.rows+suffix[T](), grid, x, got, uint32(c.outer), uint32(c.n), uint32(part), uint32(c.parts), uint32(each))
+				compare(t, fmt.Sprint(k.rows, c, each), got, k.want)
 			}
 		}
 	}
@@ -50,13 +58,17 @@ func testReductions[T float](t *testing.T) {
 func TestMaximumOfNaN(t *testing.T) { everywhere(t, testMaximumOfNaN) }
 
 func testMaximumOfNaN(t *testing.T) {
-	for _, at := range []int{0, 1, 255, 256, 511, 699} {
+	for _, at := range []int{0, 1, 31, 32, 255, 256, 511, 699} {
 		x, got := make([]float32, 700), make([]float32, 1)
 		x[at] = float32(math.NaN())
-		run(t, "max_rows_f32", [3]uint32{1, 1, 1}, x, got, uint32(700), uint32(700), uint32(1))
-		if got[0] == got[0] {
-			t.Errorf("NaN at %d: the maximum of the row is %v", at, got[0])
+		for _, each := range []uint32{1, 8} {
+			got[0] = 0
+			run(t, "max_rows_f32", [3]uint32{1, 1, 1}, x, got, uint32(1), uint32(700), uint32(700), uint32(1), each)
+			if got[0] == got[0] {
+				t.Errorf("NaN at %d: the maximum of the row is %v", at, got[0])
+			}
 		}
+		got[0] = 0
 		run(t, "max_columns_f32", [3]uint32{1, 1, 1}, x, got, uint32(700), uint32(1), uint32(700), uint32(1), uint32(1))
 		if got[0] == got[0] {
 			t.Errorf("NaN at %d: the maximum of the column is %v", at, got[0])
@@ -71,7 +83,7 @@ func testSoftmax[T float](t *testing.T) {
 	for _, c := range []struct {
 		outer, n, inner int
 		shift           T
-	}{{1, 1, 1, 0}, {6, 10, 1, 0}, {2, 1000, 1, 0}, {2, 257, 1, 0}, {4, 10, 1, 1000}, {4, 10, 1, -1000}, {2, 5, 3, 0}, {1, 300, 2, 0}} {
+	}{{1, 1, 1, 0}, {6, 10, 1, 0}, {27, 10, 1, 0}, {2, 1000, 1, 0}, {2, 257, 1, 0}, {4, 10, 1, 1000}, {4, 10, 1, -1000}, {2, 5, 3, 0}, {1, 300, 2, 0}} {
 		lines := c.outer * c.inner
 		x, dy := random[T](rng, lines*c.n), random[T](rng, lines*c.n)
 		for i := range x {
@@ -107,10 +119,14 @@ func testSoftmax[T float](t *testing.T) {
 					}
 				}
 			}
-			run(t, "softmax"+suffix[T](), [3]uint32{2, 1, 1}, x, y, uint32(lines), uint32(c.n), uint32(c.inner), log)
-			compare(t, fmt.Sprint("softmax ", c, log), y, wantY)
-			run(t, "softmax_diff"+suffix[T](), [3]uint32{3, 1, 1}, y, dy, dx, uint32(lines), uint32(c.n), uint32(c.inner), log)
-			compare(t, fmt.Sprint("softmax_diff ", c, log), dx, wantDX)
+			for _, each := range []uint32{1, 8} {
+				clear(y)
+				clear(dx)
+				run(t, "softmax"+suffix[T](), [3]uint32{2, 1, 1}, x, y, uint32(lines), uint32(c.n), uint32(c.inner), each, log)
+				compare(t, fmt.Sprint("softmax ", c, each, log), y, wantY)
+				run(t, "softmax_diff"+suffix[T](), [3]uint32{3, 1, 1}, y, dy, dx, uint32(lines), uint32(c.n), uint32(c.inner), each, log)
+				compare(t, fmt.Sprint("softmax_diff ", c, each, log), dx, wantDX)
+			}
 		}
 	}
 }
@@ -121,17 +137,19 @@ func TestSoftmaxOfNaN(t *testing.T) { everywhere(t, testSoftmaxOfNaN) }
 func testSoftmaxOfNaN(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := []float32{0, 1, nan, 2, 3, 4, inf, 5, 6, -inf, 7, 8}
-	y := make([]float32, len(x))
-	run(t, "softmax_f32", [3]uint32{4, 1, 1}, x, y, uint32(4), uint32(3), uint32(1), uint32(0))
-	for r := range 4 {
-		bad := 0
-		for _, v := range y[3*r : 3*r+3] {
-			if v != v {
-				bad++
+	for _, each := range []uint32{1, 8} {
+		y := make([]float32, len(x))
+		run(t, "softmax_f32", [3]uint32{4, 1, 1}, x, y, uint32(4), uint32(3), uint32(1), each, uint32(0))
+		for r := range 4 {
+			bad := 0
+			for _, v := range y[3*r : 3*r+3] {
+				if v != v {
+					bad++
+				}
 			}
-		}
-		if want := []int{3, 0, 3, 0}[r]; (bad > 0) != (want > 0) {
-			t.Errorf("row %d: %v", r, y[3*r:3*r+3])
+			if want := []int{3, 0, 3, 0}[r]; (bad > 0) != (want > 0) {
+				t.Errorf("row %d: %v", r, y[3*r:3*r+3])
+			}
 		}
 	}
 }

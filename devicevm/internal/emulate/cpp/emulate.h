@@ -70,6 +70,17 @@ inline void resume(u32 thread) {
   if (_setjmp(scheduler) == 0) _longjmp(fibers[thread]->here, 1);
 }
 
+// shuffle is between barriers: as all threads are there, what they give can be read.
+inline u64 given[1024];
+template <typename T> inline T shuffle(T x, u32 mask) {
+  u32 thread = now.thread;
+  memcpy(&given[thread], &x, sizeof x);
+  sync();
+  memcpy(&x, &given[thread ^ mask], sizeof x);
+  sync();
+  return x;
+}
+
 inline void lower(u32 *to, u32 x) { if (x < *to) *to = x; }
 template <typename To, typename From> inline To same_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
 inline float bits_to_float(u32 b) { return same_bits<float>(b); }

@@ -23,11 +23,19 @@ typedef long long i64;
 #define BLOCKS ((u32)__nvvm_read_ptx_sreg_nctaid_x())
 
 __device__ static inline void sync() { __syncthreads(); }
+// shuffle returns the x of the thread of the warp whose number differs in the bits of mask. All threads of a block must
+// call it together: to the emulation it is a barrier.
+__device__ static inline u32 shuffle(u32 x, u32 mask) { return (u32)__nvvm_shfl_sync_bfly_i32(~0u, (int)x, (int)mask, 31); }
 __device__ static inline void lower(u32 *to, u32 x) { __nvvm_atom_min_gen_ui(to, x); }
 __device__ static inline float bits_to_float(u32 b) { return __nvvm_bitcast_i2f((int)b); }
 __device__ static inline u32 float_to_bits(float x) { return (u32)__nvvm_bitcast_f2i(x); }
 __device__ static inline double bits_to_double(u64 b) { return __nvvm_bitcast_ll2d((i64)b); }
 __device__ static inline u64 double_to_bits(double x) { return (u64)__nvvm_bitcast_d2ll(x); }
+__device__ static inline float shuffle(float x, u32 mask) { return bits_to_float(shuffle(float_to_bits(x), mask)); }
+__device__ static inline double shuffle(double x, u32 mask) {
+  u64 b = double_to_bits(x);
+  return bits_to_double((u64)shuffle((u32)(b >> 32), mask) << 32 | shuffle((u32)b, mask));
+}
 __device__ static inline float root(float x) { return __nvvm_sqrt_rn_f(x); }
 __device__ static inline double root(double x) { return __nvvm_sqrt_rn_d(x); }
 __device__ static inline float down(float x) { return __nvvm_floor_f(x); }
