@@ -54,6 +54,15 @@ func (l *Library) New(stream driver.Stream, workspace driver.DevicePtr, n int64)
 	return h, nil
 }
 
+// SetWorkspace makes Multiply work in the n bytes at workspace from now on: products that may run at once must not share
+// one.
+func (h *Handle) SetWorkspace(workspace driver.DevicePtr, n int64) error {
+	if h.handle == 0 {
+		return errors.New("cublas: SetWorkspace: the handle is closed")
+	}
+	return h.call("cublasSetWorkspace", h.lib.setWorkspace, h.handle, uintptr(workspace), uintptr(n))
+}
+
 // Version returns the library's version, such as 130000.
 func (h *Handle) Version() (int, error) {
 	h.out = 0

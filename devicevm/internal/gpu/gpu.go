@@ -75,9 +75,9 @@ type issue func(m *Machine, c *Code, s driver.Stream) error
 
 // segment is what is issued in one go: all before an operation of the host's, or a look at what was found.
 type segment struct {
-	issues []issue
-	graph  driver.Graph // of them, when they were captured
-	after  func(m *Machine, c *Code) error
+	work  []work
+	graph driver.Graph // of it, when it was captured
+	after func(m *Machine, c *Code) error
 }
 
 // Places in a machine's memory for what differs from run to run.
@@ -110,6 +110,13 @@ type builder struct {
 	blas  bool
 	watch [2]bool // for NaN, for Inf
 	step  *plan.Step
+
+	// What the step's work uses, and the piece of it that was added last.
+	access       access
+	previous     int
+	dependencies dependencies // in the segment
+	base, used   int64        // of scratch memory: the step's begins at base
+	products     int          // of cuBLAS
 }
 
 // errTooLarge is for tensors that kernels' 32-bit indices can't address.
@@ -124,6 +131,8 @@ func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, erro
 	b.table = make([]byte, 16+4*b.found) // never empty
 	b.names = map[string]driver.Function{}
 	if b.found > 0 {
+		b.begin()
+		b.writes(tableRef(0), int64(4*b.found))
 		b.clear(tableRef(0), 0xFF, int64(4*b.found))
 	}
 	for i := 0; i < len(p.Steps); i++ {
@@ -137,12 +146,15 @@ func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, erro
 			i--
 			continue
 		}
+		b.begin(b.step)
 		if err := b.compile(b.step); err != nil {
 			return nil, &plan.StepError{Node: b.step.Node, Err: err}
 		}
 		b.look(i)
 	}
 	if p.Layers > 0 {
+		b.begin()
+		b.writes(liveRef(runAt), whole)
 		b.launchNamed("count", blocks(1), liveRef(runAt))
 	}
 	if b.found > 0 {
@@ -229,6 +241,9 @@ func (b *builder) look(i int) {
 	}
 	for kind, on := range b.watch {
 		if on {
+			b.begin()
+			b.reads(ref(b.mem.At(v)), v.Bytes())
+			b.writes(tableRef(4*(2*i+kind)), 4)
 			b.launch("not_finite", v.Dtype, elements(v.N), ref(b.mem.At(v)), number(v.N), tableRef(4*(2*i+kind)), number(1-kind), number(kind))
 		}
 	}
@@ -238,9 +253,5 @@ func (b *builder) look(i int) {
 func (b *builder) stop(after func(m *Machine, c *Code) error) {
 	b.segments[len(b.segments)-1].after = after
 	b.segments = append(b.segments, segment{})
-}
-
-func (b *builder) add(i issue) {
-	last := &b.segments[len(b.segments)-1]
-	last.issues = append(last.issues, i)
+	b.dependencies, b.previous = dependencies{}, -1
 }

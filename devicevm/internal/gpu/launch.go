@@ -3,6 +3,7 @@ package gpu
 // This file has what code is made of: launches and their arguments, copies, fills, and products of cuBLAS.
 
 import (
+	"errors"
 	"math"
 	"unsafe"
 
@@ -26,6 +27,7 @@ const (
 	inTable
 	inScratch
 	inLive
+	inWorkspace // of cuBLAS
 )
 
 func (c *Code) resolve(m *Machine, a argument) uint64 {
@@ -72,11 +74,14 @@ func put[T any](b *builder, values ...T) argument {
 	return tableRef(off)
 }
 
-// reserve returns scratch memory for n bytes at an offset. It is the current step's until the step ends.
+// reserve returns scratch memory for n bytes, at an offset in the current step's. It is the step's until the step ends.
 func (b *builder) reserve(off, n int64) (argument, int64) {
 	off = (off + 255) &^ 255
-	b.scratch = max(b.scratch, off+n)
-	return scratchRef(off), off + n
+	at := (b.base+255)&^255 + off
+	b.used = max(b.used, at+n)
+	b.scratch = max(b.scratch, b.used)
+	b.writes(scratchRef(at), n)
+	return scratchRef(at), off + n
 }
 
 // typed returns the name of the kernel for a dtype.
@@ -103,6 +108,11 @@ func (b *builder) launch(name string, dt tensor.Dtype, grid driver.Dim3, args ..
 func (b *builder) launchNamed(name string, grid driver.Dim3, args ...argument) {
 	values := make([]uint64, len(args))
 	b.names[name] = 0
+	for _, a := range args {
+		if a.base == inLive {
+			b.reads(a, whole)
+		}
+	}
 	b.add(func(m *Machine, c *Code, s driver.Stream) error {
 		for i, a := range args {
 			values[i] = c.resolve(m, a)
@@ -129,7 +139,13 @@ func (b *builder) clear(to argument, value byte, n int64) {
 
 // multiply adds a product by cuBLAS.
 func (b *builder) multiply(p cublas.Product) {
+	lane := b.products % lanes
+	b.products++
+	b.writes(argument{uint64(lane), inWorkspace}, whole)
 	b.add(func(m *Machine, _ *Code, _ driver.Stream) error {
-		return m.dev.Within(func() error { return m.blas.Multiply(p) })
+		return m.dev.Within(func() error {
+			at := driver.DevicePtr(m.workspace.DevicePtr()) + driver.DevicePtr(lane*laneBytes)
+			return errors.Join(m.blas.SetWorkspace(at, laneBytes), m.blas.Multiply(p))
+		})
 	})
 }

@@ -20,8 +20,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// workspaceBytes is what cuBLAS is given to work in: as much as NVIDIA recommends for Hopper.
-const workspaceBytes = 32 << 20
+// What cuBLAS is given to work in, for each of the products that may run at once.
+const (
+	lanes     = 4
+	laneBytes = 8 << 20
+)
 
 // Machine runs code on one stream. Its calls come one at a time.
 type Machine struct {
@@ -30,6 +33,7 @@ type Machine struct {
 	module driver.Module
 
 	graphless bool // the driver can't capture
+	chained   bool // it captures chains only
 
 	blas      *cublas.Handle // nil without cuBLAS
 	workspace *asynccopy.Tensor
@@ -75,11 +79,11 @@ func (m *Machine) openBLAS() error {
 	if err != nil {
 		return nil
 	}
-	if m.workspace, err = m.stream.Empty(tensor.Byte, workspaceBytes); err != nil {
-		return fmt.Errorf("%d bytes for cuBLAS to work in: %w", workspaceBytes, err)
+	if m.workspace, err = m.stream.Empty(tensor.Byte, lanes*laneBytes); err != nil {
+		return fmt.Errorf("%d bytes for cuBLAS to work in: %w", lanes*laneBytes, err)
 	}
 	return m.dev.Within(func() (err error) {
-		m.blas, err = lib.New(driver.Stream(m.stream.Handle()), driver.DevicePtr(m.workspace.DevicePtr()), workspaceBytes)
+		m.blas, err = lib.New(driver.Stream(m.stream.Handle()), driver.DevicePtr(m.workspace.DevicePtr()), laneBytes)
 		return err
 	})
 }
@@ -172,7 +176,7 @@ func (m *Machine) Run(c *Code, run plan.Run) error {
 	m.unsure = true
 	for i := range c.segments {
 		seg := &c.segments[i]
-		if len(seg.issues) > 0 {
+		if len(seg.work) > 0 {
 			if err := m.issue("devicevm: step", func(s driver.Stream) error { return m.launch(c, seg, s) }); err != nil {
 				return err
 			}
@@ -191,49 +195,6 @@ func (m *Machine) Run(c *Code, run plan.Run) error {
 		ticked(&m.settings)
 	}
 	return nil
-}
-
-// launch issues a segment, as a graph. A device that has none gets the issues one by one.
-func (m *Machine) launch(c *Code, seg *segment, s driver.Stream) error {
-	if seg.graph == 0 && !m.graphless {
-		if err := m.capture(c, seg, s); err != nil {
-			return err
-		}
-	}
-	if seg.graph != 0 {
-		return m.dev.LaunchGraph(seg.graph, s)
-	}
-	return m.issueAll(c, seg, s)
-}
-
-func (m *Machine) issueAll(c *Code, seg *segment, s driver.Stream) error {
-	for _, call := range seg.issues {
-		if err := call(m, c, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// capture makes a graph of a segment.
-func (m *Machine) capture(c *Code, seg *segment, s driver.Stream) error {
-	if err := m.dev.BeginCapture(s); err != nil {
-		if errors.Is(err, driver.ErrNotSupported) {
-			m.graphless = true
-			return nil
-		}
-		return err
-	}
-	failed := m.issueAll(c, seg, s)
-	g, err := m.dev.EndCapture(s)
-	if failed != nil {
-		if err == nil {
-			err = m.dev.DestroyGraph(g)
-		}
-		return errors.Join(failed, err)
-	}
-	seg.graph = g
-	return err
 }
 
 // tell copies what differs from what the device has.

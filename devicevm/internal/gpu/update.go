@@ -20,15 +20,19 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 			b.stop((*Machine).report) // what is not a number must not get into the weights
 		}
 		b.solves = true
+		b.begin()
+		b.writes(liveRef(settingsAt), whole)
 		b.launchNamed("tick", blocks(1), liveRef(settingsAt))
 	}
 	var all []kernels.Parameter
-	n, largest := 0, 0
-	for _, s := range steps {
+	var done []*plan.Step
+	largest := 0
+	for i := range steps {
+		s := &steps[i]
 		if op, ok := s.Op.(plan.Update); !ok || op != u || s.Out.Dtype != steps[0].Out.Dtype {
 			break
 		}
-		n++
+		done = append(done, s)
 		if s.Out.N == 0 {
 			continue
 		}
@@ -44,13 +48,14 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 		largest = max(largest, s.Out.N)
 	}
 	if len(all) > 0 {
+		b.begin(done...)
 		grid := elements(largest)
 		for list := range slices.Chunk(all, longest) {
 			grid = driver.Dim3{X: grid.X, Y: uint32(len(list)), Z: 1}
 			b.launch(solverKernels[u.Kind], steps[0].Out.Dtype, grid, liveRef(settingsAt), put(b, list...))
 		}
 	}
-	return n
+	return len(done)
 }
 
 var solverKernels = map[graph.SolverKind]string{

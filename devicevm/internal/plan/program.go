@@ -23,6 +23,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -82,6 +84,18 @@ type Step struct {
 
 	// Eval: not training.
 	Eval bool
+}
+
+// Reads returns the values that the step reads, some of which may have no elements.
+func (s *Step) Reads() []Value { return append(slices.Clone(s.In), s.Aux, s.State) }
+
+// Writes returns the values that the step writes, some of which may have no elements.
+func (s *Step) Writes() []Value {
+	switch s.Op.(type) {
+	case graph.MaxPoolDiff, graph.BatchNormDiff: // Aux is of the step whose gradient it is
+		return []Value{s.Out}
+	}
+	return []Value{s.Out, s.Aux, s.State}
 }
 
 // Host is an operation that only computes itself, on host values.
