@@ -139,13 +139,13 @@ func (b *builder) clear(to argument, value byte, n int64) {
 
 // multiply adds a product by cuBLAS.
 func (b *builder) multiply(p cublas.Product) {
-	lane := b.products % lanes
+	k := b.products % workspaces
 	b.products++
-	b.writes(argument{uint64(lane), inWorkspace}, whole)
+	b.writes(argument{uint64(k), inWorkspace}, whole)
 	b.add(func(m *Machine, _ *Code, _ driver.Stream) error {
 		return m.dev.Within(func() error {
-			at := driver.DevicePtr(m.workspace.DevicePtr()) + driver.DevicePtr(lane*laneBytes)
-			return errors.Join(m.blas.SetWorkspace(at, laneBytes), m.blas.Multiply(p))
+			at := driver.DevicePtr(m.workspace.DevicePtr()) + driver.DevicePtr(k*workspaceBytes)
+			return errors.Join(m.blas.SetWorkspace(at, workspaceBytes), m.blas.Multiply(p))
 		})
 	})
 }

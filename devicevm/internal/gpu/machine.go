@@ -22,8 +22,8 @@ import (
 
 // What cuBLAS is given to work in, for each of the products that may run at once.
 const (
-	lanes     = 4
-	laneBytes = 8 << 20
+	workspaces     = 4
+	workspaceBytes = 8 << 20
 )
 
 // Machine runs code on one stream. Its calls come one at a time.
@@ -79,11 +79,11 @@ func (m *Machine) openBLAS() error {
 	if err != nil {
 		return nil
 	}
-	if m.workspace, err = m.stream.Empty(tensor.Byte, lanes*laneBytes); err != nil {
-		return fmt.Errorf("%d bytes for cuBLAS to work in: %w", lanes*laneBytes, err)
+	if m.workspace, err = m.stream.Empty(tensor.Byte, workspaces*workspaceBytes); err != nil {
+		return fmt.Errorf("%d bytes for cuBLAS to work in: %w", workspaces*workspaceBytes, err)
 	}
 	return m.dev.Within(func() (err error) {
-		m.blas, err = lib.New(driver.Stream(m.stream.Handle()), driver.DevicePtr(m.workspace.DevicePtr()), laneBytes)
+		m.blas, err = lib.New(driver.Stream(m.stream.Handle()), driver.DevicePtr(m.workspace.DevicePtr()), workspaceBytes)
 		return err
 	})
 }

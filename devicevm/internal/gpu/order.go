@@ -22,7 +22,7 @@ type span struct {
 func (s span) overlaps(o span) bool { return s.base == o.base && s.lo < o.hi && o.lo < s.hi }
 
 // whole is the length of spans of what is only used as a whole: a place in a machine's memory for what differs from run
-// to run, and a lane of cuBLAS's workspace.
+// to run, and a workspace of cuBLAS.
 const whole = 1
 
 // access is the memory that a piece of work uses.

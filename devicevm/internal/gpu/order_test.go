@@ -106,7 +106,7 @@ func TestScratchIsNotShared(t *testing.T) {
 				for k := range n {
 					values[i*n+k] = float32(i + k%3)
 				}
-				p.Steps = append(p.Steps, plan.Step{Op: graph.Sum{Along: []int{0}}, In: []plan.Value{value(i*n, n)}, Out: value(sums*n+i)})
+				p.Steps = append(p.Steps, plan.Step{Op: graph.Sum{Along: []int{0}}, In: []plan.Value{value(i*n, n)}, Out: value(sums*n + i)})
 				p.Steps[i].Out.N = 1
 			}
 			got := run(t, p, values, graph.Settings{})
@@ -135,9 +135,9 @@ func TestScratchIsNotShared(t *testing.T) {
 }
 
 // Products of cuBLAS that may run at once work in different memory.
-func TestLanes(t *testing.T) {
+func TestWorkspaces(t *testing.T) {
 	leak.Check(t)
-	const products = 2*lanes + 1
+	const products = 2*workspaces + 1
 	p := &plan.Program{}
 	for i := range products {
 		p.Steps = append(p.Steps, plan.Step{
@@ -148,8 +148,8 @@ func TestLanes(t *testing.T) {
 	check(t, err)
 	for i, w := range c.segments[0].work {
 		var want []int
-		if i >= lanes {
-			want = []int{i - lanes}
+		if i >= workspaces {
+			want = []int{i - workspaces}
 		}
 		if !slices.Equal(w.after, want) {
 			t.Errorf("product %d waits for %v, want %v", i, w.after, want)
