@@ -58,29 +58,6 @@ func BenchmarkNewRelease(b *testing.B) {
 	}
 }
 
-func BenchmarkNewReleaseParallel(b *testing.B) {
-	for _, g := range []int{1, 4, 16} {
-		b.Run(fmt.Sprintf("goroutines=%d", g), func(b *testing.B) {
-			e := benchEngine(b)
-			b.SetParallelism(max(1, g/runtime.GOMAXPROCS(0)))
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					d, err := e.New(tensor.Float32, 16, 16)
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					if err := e.Release(d); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		})
-	}
-}
-
 // BenchmarkPin copies contiguous tensors with a bounded number of goroutines. Their memory is written before, or
 // all of it would be one page of zeros.
 func BenchmarkPin(b *testing.B) {

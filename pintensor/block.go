@@ -140,7 +140,7 @@ type Successor interface {
 func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	b.mu.Lock()
 	assert(b.state == free && !b.inUse(), "a block is lent that is not free")
-	wasCached := b.is(countedCached)
+	wasCached, was := b.is(countedCached), b.near
 	b.state, b.owner, b.want, b.fill, b.marks, b.near = lent, owner, want, fill, dirty, near.index
 	b.lease++
 	if owner == 0 {
@@ -148,12 +148,12 @@ func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 		b.eng.n.allocated.Add(1)
 	}
 	b.mu.Unlock()
-	n := b.eng.n.levels
+	n := &b.eng.n
 	if wasCached {
-		n.cached.lower(b.size)
+		n.cached.lower(was, b.size)
 	}
-	n.requested.raise(want)
-	n.lent.raise(b.size)
+	n.requested.raise(near.index, want)
+	n.lent.raise(near.index, b.size)
 }
 
 // release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu
@@ -162,8 +162,8 @@ func (b *block) release(wasForgotten bool) (isFree bool) {
 	if b.eng.tracker != nil {
 		b.eng.tracker.ended(b, wasForgotten)
 	}
-	b.eng.n.requested.lower(b.want)
-	b.eng.n.lent.lower(b.size)
+	b.eng.n.requested.lower(b.near, b.want)
+	b.eng.n.lent.lower(b.near, b.size)
 	if b.owner == 0 {
 		b.eng.n.allocated.Add(-1)
 	}

@@ -18,17 +18,19 @@ func TestBookkeepingIsSmall(t *testing.T) {
 	if n := unsafe.Sizeof(freeList{}); n != 64 {
 		t.Errorf("a list is %d bytes, want a cache line", n)
 	}
-	if n := unsafe.Sizeof(levels{}); n != 64 {
-		t.Errorf("levels are %d bytes, want a cache line", n)
+	if n := unsafe.Sizeof(shelf{}); n%64 != 0 {
+		t.Errorf("a shelf is %d bytes, want cache lines: its neighbour's lists begin on its last one", n)
 	}
-	for _, size := range []int{256, 4 << 10, 64 << 10} {
-		t.Run(fmt.Sprintf("size=%d", size), func(t *testing.T) {
+	for _, c := range []struct{ size, cores int }{{256, 2}, {256, 16}, {256, 64}, {4 << 10, 2}, {4 << 10, 16}, {64 << 10, 16}} {
+		t.Run(fmt.Sprintf("size=%d/cores=%d", c.size, c.cores), func(t *testing.T) {
+			size := c.size
 			if raceEnabled {
 				t.Skip("the race detector's own memory is in the figures")
 			}
 			const n = 1000
 			leak.Check(t)
 			e := must[*Engine](t)(NewEngine(WithDriver(oblivious{})))
+			e.divide(c.cores)
 			heap := heapInUse()
 			if err := e.Reserve(bg, int64(size), n); err != nil {
 				t.Fatal(err)
@@ -53,7 +55,9 @@ func (oblivious) Register(unsafe.Pointer, int64) error { return nil }
 func (oblivious) Unregister(unsafe.Pointer) error      { return nil }
 
 func heapInUse() int64 {
-	runtime.GC()
+	for range 2 { // what has a finalizer goes in the second cycle
+		runtime.GC()
+	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

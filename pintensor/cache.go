@@ -13,7 +13,7 @@ import (
 //
 // Making a tensor of a few KiB from the cache takes less time than getting a lock that other cores are
 // after. So blocks up to 256 KiB are cached by core, on shelves, and the totals of Stats are counted
-// there: New and Release touch a shelf and, of what all cores share, only the levels. A block goes back to
+// there: New and Release touch nothing that another core writes to. A block goes back to
 // the shelf of the core that took it, whoever releases it, for there it is wanted next. A core whose shelf
 // has none takes one from another's before it makes a new one. Larger blocks take longer to clear than
 // any lock.
@@ -24,19 +24,25 @@ const shelfClasses = classesPerDoubling + (18-firstShift)*classesPerDoubling
 // maxShelves bounds the memory for empty lists. A block knows its shelf by an 8-bit number.
 const maxShelves = 64
 
-// shelf is a core's part of the cache.
+// shelf is a core's part of the cache, and of what is counted: the room below the peak of each level, see level.go.
 type shelf struct {
-	lists [shelfClasses]freeList
-	index uint8
-	_     [64]byte
+	lists                   [shelfClasses]freeList
+	requested, lent, cached atomic.Int64
+	index                   uint8
+	_                       [128 - 3*8 - 1]byte // of two cache lines, as processors fetch the neighbour of one that they need
 }
 
-func newShelves(n int) []shelf {
-	shelves := make([]shelf, min(n, maxShelves))
-	for i := range shelves {
-		shelves[i].index = uint8(i)
+// divide gives the engine n shelves, before anything is on them.
+func (e *Engine) divide(n int) {
+	e.shelves = make([]shelf, min(n, maxShelves))
+	e.n.requested, e.n.lent, e.n.cached = level{}, level{}, level{}
+	for i := range e.shelves {
+		s := &e.shelves[i]
+		s.index = uint8(i)
+		e.n.requested.rooms = append(e.n.requested.rooms, &s.requested)
+		e.n.lent.rooms = append(e.n.lent.rooms, &s.lent)
+		e.n.cached.rooms = append(e.n.cached.rooms, &s.cached)
 	}
-	return shelves
 }
 
 // place is a number that a core keeps for a while: a sync.Pool is kept by core, and so hands a core what it
@@ -148,12 +154,12 @@ func (e *Engine) push(c cached) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Close sets closed before it empties the lists, so none is put behind its back.
-	kept := !e.closed.Load() && e.mayCache(c.b.size)
+	kept := !e.closed.Load() && e.mayCache(c.b.near, c.b.size)
 	if !kept {
 		if c.b.carved == nil {
 			return false
 		}
-		e.n.cached.raise(c.b.size)
+		e.n.cached.raise(c.b.near, c.b.size)
 	}
 	if e.aging.Load() {
 		c.b.at = now() // with the lock held: the list is in the order of these

@@ -291,7 +291,7 @@ func (m *machine) trim(t *rapid.T) {
 		}
 		return
 	}
-	if got, whole := m.e.n.cached.current.Load(), m.whole(); got > keep && whole > 0 {
+	if got, whole := m.e.n.cached.now(), m.whole(); got > keep && whole > 0 {
 		t.Fatalf("%d bytes cached, %d of them in segments that are not in use, want at most %d", got, whole, keep)
 	}
 }
@@ -306,7 +306,7 @@ func (m *machine) trimOlder(t *rapid.T) {
 		}
 		return
 	}
-	switch got := m.e.n.cached.current.Load(); {
+	switch got := m.e.n.cached.now(); {
 	case age == 0 && m.whole() != 0:
 		t.Fatalf("%d bytes cached, %d of them in segments that are not in use, want none", got, m.whole())
 	case age > 0 && (got != before || freed != stranded):
@@ -325,7 +325,7 @@ func (m *machine) reserve(t *rapid.T) {
 		return
 	}
 	_, each := classOf(size)
-	if got := m.e.n.cached.current.Load(); got != before.Cached.Current+int64(n)*each {
+	if got := m.e.n.cached.now(); got != before.Cached.Current+int64(n)*each {
 		t.Fatalf("%d bytes cached, %d before %d blocks of %d were reserved", got, before.Cached.Current, n, each)
 	}
 }

@@ -69,9 +69,9 @@ type Engine struct {
 func NewEngine(opts ...Option) (*Engine, error) {
 	e := &Engine{
 		maxWait: maxWait, poison: invariants, parallelism: mostParallel,
-		topology: thisMachine(), shelves: newShelves(runtime.GOMAXPROCS(0)),
+		topology: thisMachine(),
 	}
-	e.n.levels = new(levels)
+	e.divide(runtime.GOMAXPROCS(0))
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("pintensor: NewEngine: option %d is nil", i)

@@ -63,7 +63,7 @@ func (e *Engine) empty(keep int64) (freed int64, err error) {
 	stranded, err := e.giveUpStranded()
 	want := int64(math.MaxInt64)
 	if keep > 0 {
-		want = e.n.cached.current.Load() - keep
+		want = e.n.cached.now() - keep
 	}
 	freed, gerr := e.giveUp(want)
 	return stranded + freed, errors.Join(e.takeErr(), err, gerr)

@@ -29,7 +29,7 @@ func (e *Engine) take(near *shelf, n, want int64) (cached, error) {
 		return cached{}, err
 	}
 	if at := c.b.written(c.mem); at >= 0 {
-		e.n.cached.lower(c.b.size)
+		e.n.cached.lower(c.b.near, c.b.size)
 		e.n.coldLent.Add(-c.b.size) // its list counted it as lent
 		e.n.coldRequested.Add(-want)
 		return cached{}, errors.Join(e.writtenError(c.b, at), e.recycle(c.b, c.mem))
@@ -168,8 +168,8 @@ func (e *Engine) makeMemory(bytes int64) (m made, err error) {
 }
 
 func (e *Engine) limitError(asked int64) error {
-	return &LimitError{Limit: e.limit, Asked: asked, Lent: e.n.lent.current.Load(),
-		Cached: e.n.cached.current.Load(), InFlight: e.n.inFlight.current.Load()}
+	return &LimitError{Limit: e.limit, Asked: asked, Lent: e.n.lent.now(),
+		Cached: e.n.cached.now(), InFlight: e.n.inFlight.current.Load()}
 }
 
 // reserve counts size against the limit.

@@ -258,7 +258,7 @@ func TestReleaseCompletesCopiesOfOthers(t *testing.T) {
 	if err := e.Release(b); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.n.cached.current.Load(); got != 2*minBlock {
+	if got := e.n.cached.now(); got != 2*minBlock {
 		t.Errorf("%d bytes cached, want both blocks, %d", got, 2*minBlock)
 	}
 }

@@ -19,11 +19,11 @@ func WithMaxCached(bytes int64) Option {
 	}
 }
 
-// mayCache counts n bytes as cached, if they may be.
-func (e *Engine) mayCache(n int64) bool {
+// mayCache counts n bytes as cached on a shelf, if they may be.
+func (e *Engine) mayCache(at uint8, n int64) bool {
 	if e.maxCached == 0 {
-		e.n.cached.raise(n)
+		e.n.cached.raise(at, n)
 		return true
 	}
-	return e.n.cached.raiseTo(n, e.maxCached)
+	return e.n.cached.raiseTo(at, n, e.maxCached)
 }

@@ -65,7 +65,7 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	}
 	if total := int64(n) * each; e.limit > 0 && total > e.limit-e.owned.Load() {
 		return e.limitError(total)
-	} else if have := e.n.cached.current.Load(); e.maxCached > 0 && total > e.maxCached-have {
+	} else if have := e.n.cached.now(); e.maxCached > 0 && total > e.maxCached-have {
 		return fmt.Errorf("%d bytes, beside the %d cached, are more than the %d of WithMaxCached: %w", total, have, e.maxCached, ErrLimit)
 	}
 	per := e.perSegment(class, each, n)
@@ -92,13 +92,14 @@ func (e *Engine) fill(ctx context.Context, size int64, n int) error {
 	return g.Wait()
 }
 
-// perSegment returns how many blocks the segments are to have in which Reserve makes n.
+// perSegment returns how many blocks the segments are to have in which Reserve makes n: each core's share, but no fewer
+// than the memory has room for that a segment takes in any case.
 func (e *Engine) perSegment(class int, size int64, n int) int {
 	if class >= carvedClasses {
 		return 1
 	}
 	share := (n + len(e.shelves) - 1) / len(e.shelves)
-	return max(min(int(maxSegment/size), share), 1)
+	return max(min(share, int(maxSegment/size)), int(minSegment/size))
 }
 
 // stock puts a new segment of n blocks into the cache.

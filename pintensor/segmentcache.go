@@ -77,7 +77,7 @@ func (e *Engine) takeWhole(class int, bytes int64, until time.Duration, choose f
 	}
 	for _, c := range taken {
 		c.b.carved.chosen, c.b.carved.cached = false, 0
-		e.n.cached.lower(c.b.bytes())
+		e.n.cached.lower(c.b.near, c.b.bytes())
 	}
 	uncount(lists)
 	return taken
@@ -129,7 +129,7 @@ func (e *Engine) removeCached(s *segment) {
 	for _, l := range lists {
 		had := len(l.free)
 		l.free = slices.DeleteFunc(l.free, func(c cached) bool { return c.b.segment == s })
-		e.n.cached.lower(int64(had-len(l.free)) * s.size)
+		e.n.cached.lower(s.first.near, int64(had-len(l.free))*s.size)
 	}
 }
 
@@ -145,8 +145,8 @@ func (e *Engine) shelve(near *shelf, s *segment, free []*block, mem unsafe.Point
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if mem == nil {
-		e.n.cached.raise(bytes)
-	} else if e.closed.Load() || !e.mayCache(bytes) {
+		e.n.cached.raise(near.index, bytes)
+	} else if e.closed.Load() || !e.mayCache(near.index, bytes) {
 		return false
 	}
 	l.cached += bytes
@@ -166,7 +166,7 @@ func (e *Engine) shelve(near *shelf, s *segment, free []*block, mem unsafe.Point
 
 // spare returns how many cached bytes can be given up: those beside blocks that are in use can't.
 func (e *Engine) spare() int64 {
-	n := e.n.cached.current.Load()
+	n := e.n.cached.now()
 	for class := range carvedClasses {
 		if e.carvedBytes[class].Load() > 0 {
 			n -= e.tied(class)

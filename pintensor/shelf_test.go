@@ -11,7 +11,7 @@ import (
 // shelved returns an engine with four shelves, and a block lent from each.
 func shelved(t *testing.T) (rig, []cached) {
 	e := newRig(t)
-	e.shelves = newShelves(4)
+	e.divide(4)
 	var lent []cached
 	for i := range e.shelves {
 		c := must[cached](t)(e.take(&e.shelves[i], 100, 100))
@@ -77,7 +77,7 @@ func TestAnotherShelfsBlockBeforeANewOne(t *testing.T) {
 func TestCloseEmptiesAllShelves(t *testing.T) {
 	for range 50 {
 		e := newRig(t)
-		e.shelves = newShelves(8)
+		e.divide(8)
 		tensors := make([]*tensor.Dense, 32)
 		for i := range tensors {
 			tensors[i] = must[*tensor.Dense](t)(e.New(tensor.Uint8, 10))

@@ -48,65 +48,28 @@ type Stats struct {
 	LockError string `json:"lock_error,omitempty"` // why the latest block could not be page-locked, and the remedy; "" if none failed
 }
 
-// level is how much there is of something, and the most that there was.
-type level struct{ current, peak atomic.Int64 }
-
-func (l *level) raise(n int64) { l.reach(l.current.Add(n)) }
-
-func (l *level) lower(n int64) { l.current.Add(-n) }
-
-// reach notes that the level was at now.
-func (l *level) reach(now int64) {
-	for {
-		peak := l.peak.Load()
-		if now <= peak || l.peak.CompareAndSwap(peak, now) {
-			return
-		}
-	}
-}
-
-// raiseTo is raise, unless it would make the level more than most.
-func (l *level) raiseTo(n, most int64) bool {
-	for {
-		now := l.current.Load()
-		if n > most-now {
-			return false
-		}
-		if l.current.CompareAndSwap(now, now+n) {
-			l.reach(now + n)
-			return true
-		}
-	}
-}
-
-func (l *level) usage(total int64) Usage {
-	return Usage{Current: l.current.Load(), Peak: l.peak.Load(), Total: total}
-}
-
-// gauge keeps a Usage, on a cache line of its own.
+// gauge keeps a Usage, on a cache line of its own. It serves what changes seldom; see level.go for what doesn't.
 type gauge struct {
-	level
-	total atomic.Int64
-	_     [40]byte
+	current, peak, total atomic.Int64
+	_                    [40]byte
 }
 
 func (g *gauge) add(n int64) {
 	g.total.Add(n)
-	g.raise(n)
+	now := g.current.Add(n)
+	for peak := g.peak.Load(); now > peak && !g.peak.CompareAndSwap(peak, now); peak = g.peak.Load() {
+	}
 }
 
-func (g *gauge) usage() Usage { return g.level.usage(g.total.Load()) }
+func (g *gauge) lower(n int64) { g.current.Add(-n) }
 
-// levels is what all cores change at every New and Release, one after the other: they are together on one cache
-// line, which then has to come to a core once for all of them. Their totals are counted in the lists, see cache.go.
-type levels struct {
-	requested, lent, cached level
-	_                       [16]byte
+func (g *gauge) usage() Usage {
+	return Usage{Current: g.current.Load(), Peak: g.peak.Load(), Total: g.total.Load()}
 }
 
 // counters is what Stats is made from, beside what the lists count.
 type counters struct {
-	*levels
+	requested, lent, cached                 level // their totals are counted in the lists, see cache.go
 	inFlight, registered, pageable, inPlace gauge
 	coldRequested, coldLent                 atomic.Int64 // bytes lent of blocks that no list ever had
 	cold, reclaimed, waits, trims, unlocked atomic.Int64

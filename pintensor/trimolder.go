@@ -104,6 +104,6 @@ func (l *freeList) popOlder(until time.Duration) (c cached, ok bool) {
 	}
 	c = l.free[0]
 	l.free = slices.Delete(l.free, 0, 1)
-	c.b.eng.n.cached.lower(c.b.size)
+	c.b.eng.n.cached.lower(c.b.near, c.b.size)
 	return c, true
 }
