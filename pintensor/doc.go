@@ -61,7 +61,7 @@
 // any: one writer, or any number of readers. Releasing a tensor that another goroutine is still using is
 // a bug of the program. No lock is held during a call to the driver, and one block that is slow to come
 // back holds up no other. There is no goroutine in the background, but for those of [Engine.ReserveAsync],
-// which Close waits for, and a short one that gives back what was dropped after Close or beyond
+// which Close waits for, and one for the time in which the driver unregisters what was dropped after Close or beyond
 // [WithMaxCached].
 //
 // # Errors

@@ -48,6 +48,7 @@ type Engine struct {
 	closed  atomic.Bool
 
 	background background
+	leaving    workQueue
 
 	edges edgePages // of memory given to Register
 

@@ -40,15 +40,14 @@ func (b *block) watch(t *tensor.Dense, owner *token) {
 	runtime.KeepAlive(owner)
 }
 
-// unwatch is called by the runtime when one of the two is gone. It must not wait for a driver: every
-// cleanup of the process would.
+// unwatch is called by the runtime when one of the two is gone.
 func (b *block) unwatch() {
 	b.mu.Lock()
 	b.registration.watched--
 	abandoned := b.registration.watched == 0 && b.state == registered
 	b.mu.Unlock()
 	if abandoned {
-		go b.eng.abandon(b)
+		b.eng.afterwards(func() { b.eng.abandon(b) })
 	}
 }
 

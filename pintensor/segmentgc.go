@@ -82,8 +82,7 @@ func (s *segment) isYoung() (isYoung bool) {
 	return isYoung
 }
 
-// takeBack puts the blocks of a segment that was unreachable into the cache. It does not wait for a driver: all
-// finalizers of the process would.
+// takeBack puts the blocks of a segment that was unreachable into the cache. A finalizer calls it.
 func (e *Engine) takeBack(s *segment, mem unsafe.Pointer, dropped []droppedBlock) {
 	switch {
 	case len(dropped) == 0 && s.carved != nil:
@@ -93,7 +92,11 @@ func (e *Engine) takeBack(s *segment, mem unsafe.Pointer, dropped []droppedBlock
 		// owner's first write for a race with the last access of the owner that went away. Memory that
 		// comes from the heap anew has no past.
 		e.removeCached(s)
-		e.note(e.discard(cached{s.first, mem}))
+		e.afterwards(func() {
+			e.note(e.discard(cached{s.first, mem}))
+			e.countReclaimed(dropped)
+		})
+		return
 	default:
 		for _, b := range dropped {
 			c := cached{b.block, unsafe.Add(mem, b.lo-s.base)}
@@ -101,13 +104,17 @@ func (e *Engine) takeBack(s *segment, mem unsafe.Pointer, dropped []droppedBlock
 				c.b.scribble(c.mem)
 			}
 			if !e.push(c) {
-				go func() { e.note(e.giveUpBlock(c)) }()
+				e.afterwards(func() { e.note(e.giveUpBlock(c)) })
 			}
 		}
 	}
+	e.countReclaimed(dropped) // last: who sees it finds the blocks in the cache
+}
+
+func (e *Engine) countReclaimed(dropped []droppedBlock) {
 	for _, b := range dropped {
 		if b.lent {
-			e.n.reclaimed.Add(1) // last: who sees it finds the block in the cache
+			e.n.reclaimed.Add(1)
 		}
 	}
 }

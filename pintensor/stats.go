@@ -37,6 +37,8 @@ type Stats struct {
 	Waits     int64 `json:"waits"`      // times that a call had to wait for a copy, because of the limit or a refusing driver
 	Trims     int64 `json:"trims"`      // blocks, or segments of small ones, given up: by Trim, TrimOlder, Close, WithMaxCached, or for others
 
+	Leaving int64 `json:"leaving"` // what the garbage collector found that is in the driver's hands now, or waits for it, to be unregistered
+
 	RegisterCalls   Calls `json:"register_calls"`   // calls of the driver that page-lock memory, and the time they took
 	UnregisterCalls Calls `json:"unregister_calls"` // those that undo it
 
@@ -87,6 +89,7 @@ func (e *Engine) Stats() Stats {
 		Cold: e.n.cold.Load(), Reclaimed: e.n.reclaimed.Load(),
 		Forgotten: e.n.forgotten.Load(), LostHolds: e.n.lostHolds.Load(), Allocated: e.n.allocated.Load(),
 		Waits: e.n.waits.Load(), Trims: e.n.trims.Load(), Unlocked: e.n.unlocked.Load(),
+		Leaving:       e.leaving.n.Load(),
 		RegisterCalls: e.n.register.calls(), UnregisterCalls: e.n.unregister.calls(),
 	}
 	for _, l := range e.lists(0) {

@@ -28,6 +28,22 @@ func (s Stats) String() string {
 	return b.String()
 }
 
+// String returns what the engine lends and holds, in one line; it serves %v, of which package tensor's errors make use.
+func (e *Engine) String() string {
+	switch {
+	case e == nil:
+		return "pintensor.Engine(nil)"
+	case !e.made():
+		return "pintensor.Engine(not made by NewEngine)"
+	case e.closed.Load():
+		return "pintensor.Engine(closed; " + e.Stats().String() + ")"
+	}
+	return "pintensor.Engine(" + e.Stats().String() + ")"
+}
+
+// GoString is String: an engine has nothing that Go syntax could show.
+func (e *Engine) GoString() string { return e.String() }
+
 // LogValue returns a group with a group for each Usage. Texts that are empty are left out.
 func (s Stats) LogValue() slog.Value {
 	attrs := []slog.Attr{
@@ -37,6 +53,7 @@ func (s Stats) LogValue() slog.Value {
 		slog.Int64("allocated", s.Allocated), slog.Int64("cold", s.Cold), slog.Int64("warm", s.Warm),
 		slog.Int64("reclaimed", s.Reclaimed), slog.Int64("forgotten", s.Forgotten), slog.Int64("lost_holds", s.LostHolds),
 		slog.Int64("waits", s.Waits), slog.Int64("trims", s.Trims), slog.Int64("unlocked", s.Unlocked),
+		slog.Int64("leaving", s.Leaving),
 		slog.Any("register_calls", s.RegisterCalls), slog.Any("unregister_calls", s.UnregisterCalls),
 		slog.String("locking", s.Locking), slog.Int("numa_node", s.NUMANode),
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pintensor/pin/internal/leak"
+	"gorgonia.org/tensor"
 )
 
 func TestSizesOfBytes(t *testing.T) {
@@ -87,6 +88,34 @@ func TestStatsInLogs(t *testing.T) {
 		}
 		if !reflect.DeepEqual(line.Stats, want) {
 			t.Errorf("%s: logged\n%v\nas JSON it is\n%v", name, line.Stats, want)
+		}
+	}
+}
+
+// An engine prints as what it holds, by whatever verb, also while it is being used.
+func TestEngineAsText(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Uint8, 10))
+	want := "pintensor.Engine(" + e.Stats().String() + ")"
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(verb, e.Engine); got != want {
+			t.Errorf("%s is %s, want %s", verb, got, want)
+		}
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var none *Engine
+	for want, e := range map[string]*Engine{
+		"pintensor.Engine(closed; " + e.Stats().String() + ")": e.Engine,
+		"pintensor.Engine(nil)":                                none,
+		"pintensor.Engine(not made by NewEngine)":              {},
+	} {
+		if got := e.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
