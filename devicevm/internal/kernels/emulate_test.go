@@ -35,7 +35,7 @@ func TestStructsAreTheSameInC(t *testing.T) {
 	l := emulate.Load(t)
 	for name, size := range map[string]uintptr{
 		"Operand": unsafe.Sizeof(Operand{}), "Expression": unsafe.Sizeof(Expression{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
-		"Product": unsafe.Sizeof(Product{}), "Settings": unsafe.Sizeof(Settings{}), "Parameter": unsafe.Sizeof(Parameter{}), "Run": unsafe.Sizeof(Run{}),
+		"Settings": unsafe.Sizeof(Settings{}), "Parameter": unsafe.Sizeof(Parameter{}), "Run": unsafe.Sizeof(Run{}),
 	} {
 		if got := l.Size(name); got != int(size) {
 			t.Errorf("%s: %d bytes in C++, %d in Go", name, got, size)

@@ -4,54 +4,101 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 func TestProduct(t *testing.T) { each(t, testProduct[float32], testProduct[float64]) }
 
 func testProduct[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
-	kernels := map[string]uint32{"product_small": 32, "product_large": 64}
-	if suffix[T]() == "_f32" {
-		kernels["product_large"] = 128
-	}
 	for _, c := range []struct{ batch, m, n, k, splits, extra uint32 }{
-		{1, 1, 1, 1, 1, 0}, {1, 64, 10, 100, 1, 0}, {1, 33, 130, 17, 1, 3}, {3, 5, 7, 16, 1, 0}, {2, 40, 20, 100, 3, 1}, {1, 129, 65, 31, 2, 0},
+		{1, 1, 1, 1, 1, 0}, {1, 64, 10, 100, 1, 0}, {1, 33, 130, 17, 1, 3}, {3, 5, 8, 16, 1, 0}, {2, 40, 20, 300, 3, 1}, {1, 129, 68, 36, 2, 0},
+		{2, 24, 12, 200, 18, 4},
 	} {
 		for transposed := range uint32(4) {
 			ta, tb := transposed&1, transposed>>1
-			rowsA, colsA, rowsB, colsB := c.m, c.k, c.k, c.n
+			rowsA, rowA, rowsB, rowB := c.m, c.k, c.k, c.n
 			if ta == 1 {
-				rowsA, colsA = colsA, rowsA
+				rowsA, rowA = rowA, rowsA
 			}
 			if tb == 1 {
-				rowsB, colsB = colsB, rowsB
+				rowsB, rowB = rowB, rowsB
 			}
-			p := Product{M: c.m, N: c.n, K: c.k, TransposeA: ta, TransposeB: tb,
-				RowA: colsA + c.extra, RowB: colsB + c.extra, RowC: c.n + c.extra, Splits: c.splits, Depth: (c.k + c.splits - 1) / c.splits}
-			p.BatchA, p.BatchB, p.BatchC = uint64(rowsA*p.RowA), uint64(rowsB*p.RowB), uint64(c.m*p.RowC)
-			p.SplitC = p.BatchC * uint64(c.batch)
-			a, b := random[T](rng, int(p.BatchA)*int(c.batch)), random[T](rng, int(p.BatchB)*int(c.batch))
-			want := make([]float64, int(p.SplitC)*int(c.splits))
-			at := func(x []T, batch uint64, row, transpose, i, j uint32) float64 {
-				if transpose == 1 {
-					i, j = j, i
+			rowA, rowB = rowA+c.extra, rowB+c.extra
+			a, b := random[T](rng, int(c.batch*rowsA*rowA)), random[T](rng, int(c.batch*rowsB*rowB))
+			want := make([]float64, c.batch*c.m*c.n)
+			for q := range c.batch {
+				product(want[q*c.m*c.n:], a[q*rowsA*rowA:], b[q*rowsB*rowB:], c.m, c.n, c.k, rowA, rowB, ta == 1, tb == 1)
+			}
+			aligned := func(row uint32) uint32 {
+				if row%4 == 0 {
+					return 1
 				}
-				return float64(x[batch+uint64(i)*uint64(row)+uint64(j)])
+				return 0
 			}
-			for q := range uint64(c.batch) {
-				for i := range c.m {
-					for j := range c.n {
-						for k := range c.k {
-							want[uint64(k/p.Depth)*p.SplitC+q*p.BatchC+uint64(i*p.RowC+j)] +=
-								at(a, q*p.BatchA, p.RowA, ta, i, k) * at(b, q*p.BatchB, p.RowB, tb, k, j)
-						}
+			for i, kernel := range Products(unsafe.Sizeof(T(0)) == 8) {
+				if want := []string{"product_tiny", "product_small", "product_medium", "product_large"}[i]; kernel.Name != want {
+					t.Fatalf("kernel %d is %s, want %s", i, kernel.Name, want)
+				}
+				splits, depth := c.splits, (c.k+c.splits-1)/c.splits
+				if splits > 1 { // of whole quads
+					depth = (depth + 3) / 4 * 4
+					splits = (c.k + depth - 1) / depth
+				}
+				if kernel.Plain {
+					splits, depth = 1, c.k
+				}
+				tiles := (c.n + kernel.Columns - 1) / kernel.Columns * ((c.m + kernel.Rows - 1) / kernel.Rows)
+				blocks := c.batch * tiles * splits
+				got, partial, arrived := make([]T, len(want)), make([]T, blocks*kernel.Rows*kernel.Columns), make([]int32, c.batch*tiles)
+				for i := range partial {
+					partial[i] = T(rng.NormFloat64()) // what was there before
+				}
+				product := func(e *Expression) {
+					run(t, kernel.Name+suffix[T](), [3]uint32{blocks, 1, 1}, a, b, partial, arrived, c.m, c.n, c.k, rowA, rowB,
+						uint64(rowsA*rowA), uint64(rowsB*rowB), splits, depth, ta, tb, aligned(rowA), aligned(rowB), e)
+				}
+				what := fmt.Sprintf("%s %+v transposed %d", kernel.Name, c, transposed)
+				for range 2 { // the counters are as they were
+					clear(got)
+					product(expression(t, nil, nil, address(t, got)))
+					compare(t, what, got, want)
+				}
+				if !kernel.Plain {
+					positive, bias := make([]T, len(want)), random[T](rng, int(c.n))
+					product(expression(t, []Operand{{address(t, bias), c.batch * c.m, c.n}, {address(t, []T{0}), 0, 1}}, []Instruction{
+						{Op: Add, X: Previous, Y: 0, Keep: 1, Store: 1}, {Op: Gte, X: Previous, Y: 1}, {Op: Mul, X: Previous, Y: Kept, Store: 2},
+					}, address(t, got), address(t, positive)))
+					sums, rectified := make([]float64, len(want)), make([]float64, len(want))
+					for i, x := range want {
+						sums[i] = x + float64(bias[i%int(c.n)])
+						rectified[i] = max(sums[i], 0)
+					}
+					compare(t, what+": sums", got, sums)
+					compare(t, what+": rectified", positive, rectified)
+				}
+				for i, n := range arrived {
+					if n != 0 {
+						t.Errorf("%s: counter %d is left at %d", what, i, n)
 					}
 				}
 			}
-			for kernel, tile := range kernels {
-				got := make([]T, len(want))
-				run(t, kernel+suffix[T](), [3]uint32{(c.n + tile - 1) / tile * ((c.m + tile - 1) / tile), c.batch * c.splits, 1}, a, b, got, &p)
-				compare(t, fmt.Sprintf("%s %+v", kernel, p), got, want)
+		}
+	}
+}
+
+// product is c = a b.
+func product[T float](c []float64, a, b []T, m, n, k, rowA, rowB uint32, transA, transB bool) {
+	at := func(x []T, row uint32, transposed bool, i, j uint32) float64 {
+		if transposed {
+			i, j = j, i
+		}
+		return float64(x[i*row+j])
+	}
+	for i := range m {
+		for j := range n {
+			for l := range k {
+				c[i*n+j] += at(a, rowA, transA, i, l) * at(b, rowB, transB, l, j)
 			}
 		}
 	}

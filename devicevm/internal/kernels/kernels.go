@@ -159,18 +159,6 @@ type Window struct {
 	PadHeight, PadWidth            int32
 }
 
-// Product is a matrix product C = A B in batches: C is (M, N), A (M, K) and B (K, N), after transposition. Row* are the
-// elements from one row in memory to the next, Batch* from one matrix to the next. K is summed in Splits parts of Depth,
-// each of which gives a C of its own, SplitC elements apart.
-type Product struct {
-	M, N, K                uint32
-	TransposeA, TransposeB uint32
-	RowA, RowB, RowC       uint32
-	BatchA, BatchB, BatchC uint64
-	Splits, Depth          uint32
-	SplitC                 uint64
-}
-
 // Settings of a solver, on the device. The gradient gets L1 and L2 regularisation added, is scaled, then clipped to
 // [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Upstream, if not
 // 0, has momentum regularised by itself in place of the weights. Power1 and Power2 are the betas to the power of Steps;

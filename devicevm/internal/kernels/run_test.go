@@ -48,8 +48,6 @@ func arguments(t testing.TB, args []any) []argument {
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *Window:
 			all[i] = memory(unsafe.Slice(a, 1))
-		case *Product:
-			all[i] = memory(unsafe.Slice(a, 1))
 		case *Run:
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *uint32:

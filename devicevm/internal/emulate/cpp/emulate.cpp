@@ -24,7 +24,6 @@ extern "C" int size(const char *name) {
   SIZE(Expression);
   SIZE(View);
   SIZE(Window);
-  SIZE(Product);
   SIZE(Settings);
   SIZE(Parameter);
   SIZE(Run);

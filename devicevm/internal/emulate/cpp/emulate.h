@@ -81,6 +81,8 @@ template <typename T> inline T shuffle(T x, u32 mask) {
   return x;
 }
 
+inline void fence() {}
+inline u32 ticket(u32 *counter, u32 last) { u32 before = *counter; *counter = before >= last ? 0 : before + 1; return before; }
 inline void lower(u32 *to, u32 x) { if (x < *to) *to = x; }
 template <typename To, typename From> inline To same_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
 inline float bits_to_float(u32 b) { return same_bits<float>(b); }

@@ -7,6 +7,10 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+// INLINE is for functions that arrays go through, which must stay in registers.
+#define INLINE inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
+
 #ifdef EMULATE
 #include "emulate.h"
 #else
@@ -26,6 +30,11 @@ __device__ static inline void sync() { __syncthreads(); }
 // shuffle returns the x of the thread of the warp whose number differs in the bits of mask. All threads of a block must
 // call it together: to the emulation it is a barrier.
 __device__ static inline u32 shuffle(u32 x, u32 mask) { return (u32)__nvvm_shfl_sync_bfly_i32(~0u, (int)x, (int)mask, 31); }
+
+// fence orders what a thread wrote before it before what it writes after it, for the whole device. ticket adds one to a counter,
+// from last to 0, and returns what it was.
+__device__ static inline void fence() { __nvvm_membar_gl(); }
+__device__ static inline u32 ticket(u32 *counter, u32 last) { return (u32)__nvvm_atom_inc_gen_ui(counter, last); }
 __device__ static inline void lower(u32 *to, u32 x) { __nvvm_atom_min_gen_ui(to, x); }
 __device__ static inline float bits_to_float(u32 b) { return __nvvm_bitcast_i2f((int)b); }
 __device__ static inline u32 float_to_bits(float x) { return (u32)__nvvm_bitcast_f2i(x); }

@@ -1,66 +1,140 @@
-// Matrix products where there is no cuBLAS: C = A B, either transposed, in batches. Row-major.
+// Matrix products C = A B, either transposed, in batches. Row-major; C is contiguous.
+//
+// Where the tiles of C are too few for a device, k is divided among several blocks: each leaves its sums in scratch memory, and
+// the last to arrive adds them, in the order of k. So a product is one launch, and which block that is changes no bit.
 #pragma once
-#include "device.cuh"
+#include "elementwise.cuh"
+#include "tile.cuh"
 
+// Product is the shape of a product, as the kernels' parameters have it.
 struct Product {
-  u32 m, n, k;             // C is (m, n), A (m, k), B (k, n), after transposition
-  u32 transpose_a, transpose_b;
-  u32 row_a, row_b, row_c; // elements from one row of memory to the next
-  u64 batch_a, batch_b, batch_c; // from one matrix of the batch to the next
-  u32 splits, depth;       // k is cut in this many parts, each of depth but the last; C then has a plane for each
-  u64 split_c;             // elements between those planes
+  u32 m, n, k;                   // C is (m, n), A (m, k), B (k, n), after transposition
+  u32 row_a, row_b;              // elements from one row of memory to the next
+  u64 batch_a, batch_b;          // from one matrix of the batch to the next
+  u32 splits, depth;             // k is cut in this many parts, each of depth but the last
+  bool transpose_a, transpose_b;
+  bool vectors_a, vectors_b;     // all rows begin at a multiple of 16 bytes
 };
 
-// A block of 256 threads computes a tile of TILE x TILE, each thread EACH x EACH of it, TILE = 16 EACH.
-// Tiles are numbered row by row along the grid's x, which is the only one that can be long; products and their parts
-// along y. Threads take every 16th row and column, so that reads of shared memory do not collide.
-template <typename T, u32 EACH> __device__ static inline void product(const T *a, const T *b, T *c, const Product &p) {
-  constexpr u32 TILE = 16 * EACH, DEEP = 16;
-  __shared__ T left[DEEP][TILE + 1], right[DEEP][TILE + 1];
-  u32 batch = BLOCK_Y / p.splits, split = BLOCK_Y % p.splits, across = (p.n + TILE - 1) / TILE;
-  a += batch * p.batch_a;
-  b += batch * p.batch_b;
-  c += batch * p.batch_c + split * p.split_c;
-  u32 row0 = BLOCK / across * TILE, column0 = BLOCK % across * TILE, ty = THREAD / 16, tx = THREAD % 16;
-  u32 begin = split * p.depth, end = begin + p.depth < p.k ? begin + p.depth : p.k;
-  T sum[EACH][EACH] = {};
-  for (u32 k0 = begin; k0 < end; k0 += DEEP) {
-    for (u32 e = THREAD; e < TILE * DEEP; e += 256) {
-      // Consecutive threads read consecutive memory, whichever way the matrix lies.
-      u32 r = p.transpose_a ? e % TILE : e / DEEP, d = p.transpose_a ? e / TILE : e % DEEP;
-      u32 row = row0 + r, k = k0 + d;
-      left[d][r] = row < p.m && k < end ? a[p.transpose_a ? (u64)k * p.row_a + row : (u64)row * p.row_a + k] : T(0);
-      r = p.transpose_b ? e / DEEP : e % TILE, d = p.transpose_b ? e % DEEP : e / TILE;
-      u32 column = column0 + r;
-      k = k0 + d;
-      right[d][r] = column < p.n && k < end ? b[p.transpose_b ? (u64)column * p.row_b + k : (u64)k * p.row_b + column] : T(0);
-    }
-    sync();
-#pragma unroll
-    for (u32 d = 0; d < DEEP; d++) {
-      T x[EACH], y[EACH];
-#pragma unroll
-      for (u32 i = 0; i < EACH; i++) x[i] = left[d][ty + 16 * i], y[i] = right[d][tx + 16 * i];
-#pragma unroll
-      for (u32 i = 0; i < EACH; i++)
-#pragma unroll
-        for (u32 j = 0; j < EACH; j++) sum[i][j] = fused(x[i], y[j], sum[i][j]);
-    }
-    sync();
-  }
-#pragma unroll
-  for (u32 i = 0; i < EACH; i++)
-#pragma unroll
-    for (u32 j = 0; j < EACH; j++) {
-      u32 row = row0 + ty + 16 * i, column = column0 + tx + 16 * j;
-      if (row < p.m && column < p.n) c[(u64)row * p.row_c + column] = sum[i][j];
-    }
+// arrive reports, to all threads of a block, whether it is the last of count to get there. What these wrote before is then
+// there to read. The counter, 0 at first, is 0 again after the last.
+__device__ static INLINE bool arrive(u32 *counter, u32 count) {
+  __shared__ u32 before;
+  fence();
+  sync();
+  if (THREAD == 0) before = ticket(counter, count - 1);
+  sync();
+  fence();
+  return before == count - 1;
 }
 
-template <typename T> __device__ static void product_small(const T *a, const T *b, T *c, const Product *p) { product<T, 2>(a, b, c, *p); }
-template <typename T> __device__ static void product_large(const T *a, const T *b, T *c, const Product *p) { product<T, sizeof(T) == 4 ? 8 : 4>(a, b, c, *p); }
+// product_tile computes the tile of C that the block is for, or a part of k for it. finish gets what it has summed.
+template <typename T, u32 BM, u32 BN, u32 TM, u32 TN, typename Finish>
+__device__ static INLINE void product_tile(const T *a, const T *b, const Product &p, T *memory, Finish finish) {
+  u32 across = (p.n + BN - 1) / BN, tiles = across * ((p.m + BM - 1) / BM);
+  u32 split = BLOCK % p.splits, number = BLOCK / p.splits, tile = number % tiles, batch = number / tiles;
+  u32 row0 = tile / across * BM, column0 = tile % across * BN, begin = split * p.depth;
+  Tile<T, BM, BN, TM, TN> sum;
+  sum.run({a + batch * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a},
+          {b + batch * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b},
+          row0, column0, begin, begin + p.depth < p.k ? begin + p.depth : p.k, memory);
+  finish(sum, number, batch, row0, column0);
+}
 
-#define params(T) (const T *a, const T *b, T *c, const Product *p)
-both(product_small, params, (a, b, c, p))
-both(product_large, params, (a, b, c, p))
+// product is for results of few tiles. Blocks are numbered by batch, then tile, row by row, then part of k. partial has room for a
+// tile for each block, arrived a counter for each tile, where there are parts. What is done with C, e says.
+template <typename T, u32 BM, u32 BN, u32 TM, u32 TN>
+__device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
+  typedef Tile<T, BM, BN, TM, TN> Sum;
+  enum : u32 {
+    SIZE = BM * BN, PER = SIZE / 256, N = PER < 4 ? PER : 4,
+    ROOM = 2 * Sum::STAGE / SIZE, PLANES = Sum::GROUPS < ROOM ? Sum::GROUPS : ROOM,
+  };
+  __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];
+  product_tile<T, BM, BN, TM, TN>(a, b, p, memory, [&](Sum &s, u32 number, u32 batch, u32 row0, u32 column0) INLINE_LAMBDA {
+    for (u32 groups = Sum::GROUPS; groups > PLANES; groups /= 2) { // until there is room for all
+      if (s.group >= groups / 2 && s.group < groups) s.each([&](u32 at, T x) INLINE_LAMBDA { memory[(s.group - groups / 2) * SIZE + at] = x; });
+      sync();
+      if (s.group < groups / 2) s.each([&](u32 at, T &x) INLINE_LAMBDA { x += memory[s.group * SIZE + at]; });
+      sync();
+    }
+    if (s.group < PLANES) s.each([&](u32 at, T x) INLINE_LAMBDA { memory[s.group * SIZE + at] = x; });
+    sync();
+    auto groups_of = [&](u32 at) INLINE_LAMBDA {
+      T x = 0;
+#pragma unroll
+      for (u32 g = 0; g < PLANES; g++) x += memory[g * SIZE + at];
+      return x;
+    };
+    const T *all = partial + (u64)number * p.splits * SIZE;
+    if (p.splits > 1) {
+      T *mine = partial + (u64)BLOCK * SIZE;
+#pragma unroll
+      for (u32 j = 0; j < PER; j++) mine[THREAD + 256 * j] = groups_of(THREAD + 256 * j);
+      if (!arrive(&arrived[number], p.splits)) return;
+    }
+#pragma unroll 1
+    for (u32 j = 0; j < PER; j += N) {
+      T x[N];
+      u32 at[N], count = 0;
+#pragma unroll
+      for (u32 i = 0; i < N; i++) {
+        u32 place = THREAD + 256 * (j + i), row = row0 + place / BN, column = column0 + place % BN;
+        if (row < p.m && column < p.n) count = i + 1; // all are in the same column
+        at[i] = (batch * p.m + row) * p.n + column;
+        x[i] = p.splits == 1 ? groups_of(place) : T(0);
+      }
+      constexpr u32 READS = 32 / N; // of parts that are under way at once, for each of N
+      for (u32 k = 0; p.splits > 1 && k < p.splits; k += READS) {
+        T y[N][READS];
+#pragma unroll
+        for (u32 i = 0; i < N; i++)
+#pragma unroll
+          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits ? all[(u64)(k + l) * SIZE + THREAD + 256 * (j + i)] : T(0);
+#pragma unroll
+        for (u32 i = 0; i < N; i++)
+#pragma unroll
+          for (u32 l = 0; l < READS; l++) x[i] += y[i][l];
+      }
+      express(e, at, count, x);
+    }
+  });
+}
+
+// product_whole is for results of many tiles, of which each block has one. C is e's first result, and all that e is looked at for.
+template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_whole(const T *a, const T *b, const Product &p, const Expression &e) {
+  typedef Tile<T, B, B, EACH, EACH> Sum;
+  __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];
+  product_tile<T, B, B, EACH, EACH>(a, b, p, memory, [&](Sum &s, u32, u32 batch, u32 row0, u32 column0) INLINE_LAMBDA {
+    T *c = (T *)e.result[0] + (u64)batch * p.m * p.n;
+    s.each([&](u32 at, T x) INLINE_LAMBDA {
+      u32 row = row0 + at / B, column = column0 + at % B;
+      if (row < p.m && column < p.n) c[(u64)row * p.n + column] = x;
+    });
+  });
+}
+
+// By the edge of a tile. Where C is small the groups matter, where it is large how much a thread has in registers.
+template <typename T> __device__ static INLINE void product_tiny(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
+  product<T, 16, 16, 2, 4>(a, b, partial, arrived, p, e);
+}
+template <typename T> __device__ static INLINE void product_small(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
+  product<T, 32, 32, 4, 4>(a, b, partial, arrived, p, e);
+}
+template <typename T> __device__ static INLINE void product_medium(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
+  product<T, 64, 64, 8, 4>(a, b, partial, arrived, p, e);
+}
+template <typename T> __device__ static INLINE void product_large(const T *a, const T *b, const Product &p, const Expression &e) {
+  product_whole<T, sizeof(T) == 4 ? 128 : 64, sizeof(T) == 4 ? 8 : 4>(a, b, p, e);
+}
+
+#define params(T)                                                                                                               \
+  (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
+   u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, const Expression e)
+#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0}
+both(product_tiny, params, (a, b, partial, arrived, shape, e))
+both(product_small, params, (a, b, partial, arrived, shape, e))
+both(product_medium, params, (a, b, partial, arrived, shape, e))
+both(product_large, params, (a, b, shape, e))
+#undef shape
 #undef params
