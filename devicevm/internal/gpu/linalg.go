@@ -4,12 +4,12 @@ package gpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/pintensor/pin/devicevm/internal/cublas"
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
-	"github.com/pintensor/pin/internal/driver"
 	"gorgonia.org/tensor"
 )
 
@@ -51,15 +51,17 @@ func (b *builder) product(p product, x, y, out plan.Value) {
 		b.clear(ref(b.mem.At(out)), 0, out.Bytes())
 		return
 	}
-	if b.blas {
+	double := out.Dtype == tensor.Float64
+	if b.blas && !quick(p, double) {
 		b.multiply(cublas.Product{
-			Float64: out.Dtype == tensor.Float64, TransposeA: p.transA, TransposeB: p.transB, M: p.m, N: p.n, K: p.k,
+			Float64: double, TransposeA: p.transA, TransposeB: p.transB, M: p.m, N: p.n, K: p.k,
 			A: b.mem.At(x), B: b.mem.At(y), C: b.mem.At(out), RowA: p.rowA, RowB: p.rowB, RowC: p.n,
 			Batch: p.batch, BatchA: p.m * p.k, BatchB: p.k * p.n, BatchC: p.m * p.n,
 		})
 		return
 	}
-	b.ownProduct(p, x, y, out)
+	e, _ := kernels.NewExpression(nil, nil, uint64(b.mem.At(out)))
+	b.ownProduct(p, x, y, out.Dtype, e)
 }
 
 // longest is how long a grid's second dimension may be. It is a variable for the tests.
@@ -68,49 +70,58 @@ var longest = math.MaxUint16
 // busy is about how many blocks keep a large device busy.
 const busy = 264
 
-// ownProduct is a product by the kernels. Where the tiles of the result are too few for the device, the sum over k is
-// divided, and the parts are added up.
-func (b *builder) ownProduct(p product, x, y, out plan.Value) {
-	name, tile := "product_small", 32
-	large := 128
-	if out.Dtype == tensor.Float64 {
-		large = 64
-	}
-	tiles := func(tile int) int { return (p.m + tile - 1) / tile * ((p.n + tile - 1) / tile) * p.batch }
-	if tiles(large) >= busy/2 {
-		name, tile = "product_large", large
-	}
-	const shallow = 128                                  // a part of k of fewer is not worth it
-	splits := max(min(busy/tiles(tile), p.k/shallow), 1) // 1 for a batch of many
-	depth := (p.k + splits - 1) / splits
-	splits = (p.k + depth - 1) / depth
-	size := p.batch * p.m * p.n
-	k := kernels.Product{
-		M: uint32(p.m), N: uint32(p.n), K: uint32(p.k), RowA: uint32(p.rowA), RowB: uint32(p.rowB), RowC: uint32(p.n),
-		BatchA: uint64(p.m * p.k), BatchB: uint64(p.k * p.n), BatchC: uint64(p.m * p.n),
-		Splits: uint32(splits), Depth: uint32(depth), SplitC: uint64(size),
-	}
-	if p.transA {
-		k.TransposeA = 1
-	}
-	if p.transB {
-		k.TransposeB = 1
-	}
-	to := ref(b.mem.At(out))
-	if splits > 1 {
-		to, _ = b.reserve(0, int64(splits)*out.Bytes())
-	}
-	at := put(b, k)
-	for lo := 0; lo < p.batch; lo += longest {
-		n := min(p.batch-lo, longest)
-		to := to
-		if lo > 0 {
-			to = ref(b.element(out, lo*p.m*p.n))
+// tiling is how the kernels divide a product. It depends on nothing but the shape: two devices give the same bits.
+type tiling struct {
+	kernel        kernels.ProductKernel
+	splits, depth int
+}
+
+// tilingOf is a variable for the benchmarks.
+var tilingOf = func(p product, double bool) tiling {
+	list := kernels.Products(double)
+	for _, k := range slices.Backward(list[1:]) {
+		if tiles(p, k) >= busy/2 {
+			return split(p, k, 1)
 		}
-		grid := driver.Dim3{X: uint32((p.n + tile - 1) / tile * ((p.m + tile - 1) / tile)), Y: uint32(n * splits), Z: 1}
-		b.launch(name, out.Dtype, grid, ref(b.element(x, lo*p.m*p.k)), ref(b.element(y, lo*p.k*p.n)), to, at)
 	}
-	if splits > 1 {
-		b.pass("sum", out.Dtype, pass{outer: 1, n: splits, inner: size, part: splits, parts: 1}, to, ref(b.mem.At(out)))
+	return split(p, list[0], min(busy/2/tiles(p, list[0]), p.k/256))
+}
+
+// quick reports whether our kernel is quicker than cuBLAS. It is a variable for the benchmarks.
+var quick = func(p product, double bool) bool { return false }
+
+// tiles is how many tiles the results have.
+func tiles(p product, k kernels.ProductKernel) int {
+	rows, columns := int(k.Rows), int(k.Columns)
+	return p.batch * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns)
+}
+
+// split divides k among blocks, in parts of whole chunks.
+func split(p product, k kernels.ProductKernel, parts int) tiling {
+	chunk := int(k.Chunk)
+	chunks := (p.k + chunk - 1) / chunk
+	parts = max(min(parts, chunks), 1)
+	depth := (chunks + parts - 1) / parts * chunk
+	return tiling{k, (p.k + depth - 1) / depth, depth}
+}
+
+// ownProduct is a product by the kernels, and what e makes of it.
+func (b *builder) ownProduct(p product, x, y plan.Value, dt tensor.Dtype, e kernels.Expression) {
+	t := tilingOf(p, dt == tensor.Float64)
+	count, size := tiles(p, t.kernel), int64(dt.Size())
+	partial, arrived := number(0), number(0)
+	if t.splits > 1 {
+		partial, _ = b.reserve(0, int64(count*t.splits)*int64(t.kernel.Rows*t.kernel.Columns)*size)
+		arrived = put(b, make([]uint32, count)...)
 	}
+	batchA, batchB := p.m*p.k, p.k*p.n
+	vectors := func(v plan.Value, row, batch int) argument {
+		return flag(row%4 == 0 && (p.batch == 1 || batch%4 == 0) && b.mem.At(v)%16 == 0)
+	}
+	args := []argument{
+		ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived, number(p.m), number(p.n), number(p.k), number(p.rowA), number(p.rowB),
+		number(batchA), number(batchB), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
+		vectors(x, p.rowA, batchA), vectors(y, p.rowB, batchB),
+	}
+	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(&e)...)...)
 }
