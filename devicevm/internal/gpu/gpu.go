@@ -98,6 +98,7 @@ type Code struct {
 	scratch  int64 // bytes
 
 	solves bool // it has a solver's step
+	unsure bool // a run failed: products may have left counters in the table, which are to be 0
 
 	// On the device: the table, and memory for kernels to work in.
 	tensors              [2]*asynccopy.Tensor

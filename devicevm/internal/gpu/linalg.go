@@ -3,7 +3,6 @@ package gpu
 // This file compiles products of matrices and vectors.
 
 import (
-	"math"
 	"slices"
 
 	"github.com/pintensor/pin/devicevm/internal/cublas"
@@ -63,9 +62,6 @@ func (b *builder) product(p product, x, y, out plan.Value) {
 	e, _ := kernels.NewExpression(nil, nil, uint64(b.mem.At(out)))
 	b.ownProduct(p, x, y, out.Dtype, e)
 }
-
-// longest is how long a grid's second dimension may be. It is a variable for the tests.
-var longest = math.MaxUint16
 
 // busy is about how many blocks keep a large device busy.
 const busy = 264

@@ -134,13 +134,17 @@ func (m *Machine) place(c *Code) error {
 		}
 		c.scratchMem = driver.DevicePtr(c.tensors[1].DevicePtr())
 	}
-	err = m.issue("devicevm: upload", func(s driver.Stream) error {
-		return m.dev.CopyHtoD(c.tableMem, unsafe.Pointer(&c.table[0]), int64(len(c.table)), s, 0)
-	})
-	if err != nil {
+	if err = m.upload(c); err != nil {
 		return err
 	}
 	return m.Synchronize()
+}
+
+// upload copies the code's table to the device.
+func (m *Machine) upload(c *Code) error {
+	return m.issue("devicevm: upload", func(s driver.Stream) error {
+		return m.dev.CopyHtoD(c.tableMem, unsafe.Pointer(&c.table[0]), int64(len(c.table)), s, 0)
+	})
 }
 
 // Free releases the code's graphs and memory, once its work has completed.
@@ -173,7 +177,12 @@ func (m *Machine) Run(c *Code, run plan.Run) error {
 	if err := m.tell(c, run); err != nil {
 		return err
 	}
-	m.unsure = true
+	if c.unsure {
+		if err := m.upload(c); err != nil {
+			return err
+		}
+	}
+	m.unsure, c.unsure = true, true
 	for i := range c.segments {
 		seg := &c.segments[i]
 		if len(seg.work) > 0 {
@@ -187,7 +196,7 @@ func (m *Machine) Run(c *Code, run plan.Run) error {
 			}
 		}
 	}
-	m.unsure = false
+	m.unsure, c.unsure = false, false
 	if c.prog.Layers > 0 {
 		m.run.Count++
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 )
 
+// longest is how long a grid's second dimension may be. It is a variable for the tests.
+var longest = math.MaxUint16
+
 // updates adds the updates that steps begins with, those of one solver and dtype in one launch, and returns how many
 // they are.
 func (b *builder) updates(u plan.Update, steps []plan.Step) int {
