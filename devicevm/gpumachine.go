@@ -77,6 +77,8 @@ func (m *gpuMachine) do(at *places, up []upload, run *plan.Run, down []download)
 	return errors.Join(err, m.settle())
 }
 
+func (m *gpuMachine) beside() bool { return true }
+
 // settle returns when the host's memory is not used any more.
 func (m *gpuMachine) settle() error {
 	if !m.pending {

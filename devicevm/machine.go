@@ -39,6 +39,11 @@ type machine interface {
 	// do copies the uploads to the device, runs the program if there is a run, and copies the downloads back,
 	// in this order. When it returns the host's memory is no longer used.
 	do(at *places, up []upload, run *plan.Run, down []download) error
+
+	// beside reports whether a run goes on beside the host when do has returned, so that the next values may be on
+	// their way meanwhile.
+	beside() bool
+
 	close() error
 }
 
@@ -115,6 +120,9 @@ func (m *softMachine) do(at *places, up []upload, run *plan.Run, down []download
 	}
 	return m.err
 }
+
+// beside is false: the host computes.
+func (m *softMachine) beside() bool { return false }
 
 // settle returns when no launch is under way.
 func (m *softMachine) settle() error {

@@ -1,9 +1,10 @@
 package devicevm
 
-// This file has the session: the stream that VMs which share weights run on, and the lock that keeps their calls
+// This file has the session: the streams that VMs which share weights run on, and the lock that keeps their calls
 // apart.
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -12,7 +13,8 @@ import (
 type session struct {
 	mu     sync.Mutex
 	stream *asynccopy.Stream
-	refs   int // VMs
+	copies *asynccopy.Stream // of host values to the device, beside stream; nil until there are some
+	refs   int               // VMs
 }
 
 // join returns the session of another VM, or a new one on dev.
@@ -34,5 +36,19 @@ func (s *session) leave() error {
 	if s.refs > 0 {
 		return nil
 	}
-	return s.stream.Close()
+	var err error
+	if s.copies != nil {
+		err = s.copies.Close()
+	}
+	return errors.Join(err, s.stream.Close())
+}
+
+// copying returns the stream for host values.
+func (s *session) copying() (*asynccopy.Stream, error) {
+	if s.copies != nil {
+		return s.copies, nil
+	}
+	var err error
+	s.copies, err = s.stream.Device().NewStream()
+	return s.copies, err
 }

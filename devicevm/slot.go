@@ -9,6 +9,7 @@ package devicevm
 // value is bound.
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,15 +26,17 @@ type slot struct {
 	refs int // VMs
 
 	own     *asynccopy.Tensor // ours; nil until there is something to copy
-	given   *asynccopy.Tensor // the caller's, in place of own
+	given   *asynccopy.Tensor // the caller's, or of feed, in place of own
+	feed    feed              // on machines that run beside the host
 	let     bool              // own or given is what VM.Let gave
 	bound   G.Value           // to the node, when let or loaded was set
 	trained bool              // a solver of ours changes it
 	loaded  bool              // trained, and own has it
 }
 
-// prepare returns the tensor that has the value in the next run, and adds what must be copied to up.
-func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor, []upload, error) {
+// prepare returns the tensor that has the value in the vm's next run, and adds what must be copied to up.
+func (s *slot) prepare(vm *VM, up []upload) (*asynccopy.Tensor, []upload, error) {
+	stream := vm.session.stream
 	v := s.node.Src.Value()
 	if s.let && v == s.bound || s.loaded && v == s.bound {
 		if s.given != nil {
@@ -53,11 +56,36 @@ func (s *slot) prepare(stream *asynccopy.Stream, up []upload) (*asynccopy.Tensor
 		}
 		return t, up, s.use(stream)
 	}
+	s.let, s.loaded = false, false
+	if s.feeds(vm) {
+		if err := s.put(vm, v); err != nil {
+			return nil, up, err
+		}
+		return s.given, up, s.use(stream)
+	}
 	if err := s.reserve(stream); err != nil {
 		return nil, up, err
 	}
-	s.let, s.given, s.loaded = false, nil, false
+	s.given = nil
 	return s.own, append(up, upload{dst: s.own, value: v}), nil
+}
+
+// feeds reports whether host values go through feed: not those that a solver of ours changes where they are, or that
+// another VM may be using.
+func (s *slot) feeds(vm *VM) bool { return vm.machine.beside() && !s.trained && s.refs == 1 }
+
+// put sends a host value on its way.
+func (s *slot) put(vm *VM, v G.Value) error {
+	copies, err := vm.session.copying()
+	if err != nil {
+		return nodeError(s.node, "%w", err)
+	}
+	t, err := s.feed.put(s.node, v, copies)
+	if err != nil {
+		return nodeError(s.node, "%w", err)
+	}
+	s.given = t
+	return nil
 }
 
 // lend makes a tensor of the caller's the value, in place of what is bound to the node now.
@@ -153,12 +181,15 @@ func (s *slot) check(v G.Value) error {
 // release ends one VM's use.
 func (s *slot) release() error {
 	s.refs--
-	if s.refs > 0 || s.own == nil {
+	if s.refs > 0 {
 		return nil
 	}
-	own := s.own
-	s.own = nil
-	if err := own.Release(); err != nil {
+	err := s.feed.release()
+	if s.own != nil {
+		err = errors.Join(err, s.own.Release())
+		s.own = nil
+	}
+	if err != nil {
 		return fmt.Errorf("%v: %w", s.node, err)
 	}
 	return nil

@@ -49,6 +49,13 @@ func (vm *VM) let(n *G.Node, v G.Value) error {
 	if t, ok := v.(*asynccopy.Tensor); ok {
 		return s.lend(t, n.Value(), vm.session.stream)
 	}
+	if s.feeds(vm) {
+		if err := s.put(vm, v); err != nil {
+			return err
+		}
+		s.let, s.bound = true, s.node.Src.Value()
+		return nil
+	}
 	if err := s.reserve(vm.session.stream); err != nil {
 		return err
 	}

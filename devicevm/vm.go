@@ -193,7 +193,9 @@ func (vm *VM) equip() error {
 }
 
 // RunAll runs the graph once, whatever ran before: with the values that inputs have now, and with a step of the
-// solver if there is one. When it returns the run is complete.
+// solver if there is one. When it returns, values that the run copies to the host are there. A run that copies none,
+// see [WithReadEvery], need not be complete on a GPU: the next may be given its inputs meanwhile, and begin. What fails
+// on the device then is an error of a later call; Sync, Value and Close wait.
 //
 // After an error the values that the run should have given are undefined, and weights may have been changed; the
 // VM can go on.
@@ -250,7 +252,7 @@ func (vm *VM) runAll() error {
 // takeInputs finds the tensors that the inputs are in, and what must be copied to them.
 func (vm *VM) takeInputs() error {
 	for i, s := range vm.slots {
-		t, up, err := s.prepare(vm.session.stream, vm.up)
+		t, up, err := s.prepare(vm, vm.up)
 		if err != nil {
 			return err
 		}
