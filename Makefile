@@ -4,6 +4,8 @@ FUZZTIME  ?= 5000x
 BENCH     ?= .
 SOAK      ?= 60s
 BENCHTIME ?= 0.5s
+LOGS      ?=
+NAME      ?= h200
 ARGS      ?=
 CUDA_HOME ?= /usr/local/cuda
 TOOL       = $(GO) tool -modfile=tools.mod
@@ -16,7 +18,7 @@ KERNELS    = devicevm/internal/kernels
 PTX        = $(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -O3 \
 	-Xclang -target-feature -Xclang +ptx70 -S $(KERNELS)/src/kernels.cu
 
-.PHONY: help mnist test check unit race nocgo invariants fuzz cross once accuracy ptx check-ptx soak cuda-env cuda-test bench
+.PHONY: help mnist test check check-docs plots unit race nocgo invariants fuzz cross once accuracy ptx check-ptx soak cuda-env cuda-test bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,14 @@ check: ## gofmt, go vet, staticcheck, go.mod tidiness
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
+	@$(MAKE) --no-print-directory check-docs
+
+# docs/plot is a module of its own, so that what it draws with is no dependency of this one.
+check-docs: ## see that tables and plots in the documents are what the logs of measurements give
+	cd docs/plot && $(GO) vet . && $(GO) tool -modfile=../../tools.mod staticcheck . && $(GO) mod tidy -diff && $(GO) test . && $(GO) run . -check
+
+plots: ## take logs of docs/benchmarks/run.sh over (LOGS=folder, NAME=h200), and write tables and plots
+	cd docs/plot && $(GO) run . $(if $(LOGS),-import '$(abspath $(LOGS))' -name '$(NAME)')
 
 unit: ## the tests
 	$(GO) test -timeout 5m ./...

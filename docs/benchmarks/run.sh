@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Measures what docs/benchmarks.md shows: this module's benchmarks, and PyTorch's for the same work, in one go.
+#
+#     docs/benchmarks/run.sh OUT [PART...]      parts: pin copy load train; all of them by default
+#
+# OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
+# `make plots LOGS=OUT` makes documents of it. All of it takes 5 minutes with a GPU. Without a GPU the software device
+# is measured; without PyTorch there is nothing beside it. BENCHTIME (0.3s) is for each benchmark, TIMEOUT (60) in
+# seconds for each step; COMMIT says what is measured where there is no git.
+set -u
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+here=$root/docs/benchmarks
+[ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 2; }
+mkdir -p "$1" && out=$(cd "$1" && pwd) || exit
+shift
+[ $# -gt 0 ] || set -- pin copy load train
+BENCHTIME=${BENCHTIME:-0.3s} TIMEOUT=${TIMEOUT:-60}
+bin=$(mktemp -d) && trap 'rm -rf "$bin"' EXIT
+cd "$root" || exit
+archived='$Format:%h$' # git archive fills this in
+failed=0
+
+# step FILE COMMAND...: appends what the command prints to FILE, and its errors to errors.log
+step() {
+	local file=$out/$1 begin=$SECONDS
+	shift
+	timeout -k 5 "$TIMEOUT" "$@" >>"$file" 2>"$bin/stderr" || { failed=1; echo "FAILED ($?): ${*/#$bin\//}" | tee -a "$out/errors.log"; }
+	[ ! -s "$bin/stderr" ] || { echo "== ${*/#$bin\//}"; tail -n 30 "$bin/stderr"; } >>"$out/errors.log"
+	printf '%4ds  %s\n' $((SECONDS - begin)) "${*/#$bin\//}" | cut -c1-150
+}
+
+# bench PART PACKAGE PATTERN [TIME]: runs benchmarks, and logs the command that a reader would give
+bench() {
+	local part=$1 package=$2 pattern=$3 time=${4:-$BENCHTIME}
+	local test=$bin/$(echo "$package" | tr -c 'a-z\n' _).test
+	if [ ! -e "$test" ]; then
+		go test -c -o "$test" "$package" 2>>"$out/errors.log" || { failed=1; echo "FAILED: go test -c $package" | tee -a "$out/errors.log"; return; }
+	fi
+	echo "# go test -run '^\$' -bench '$pattern' -benchtime $time $package" >>"$out/$part.bench"
+	cd "$package" || return
+	step "$part.bench" "$test" -test.run '^$' -test.bench "$pattern" -test.benchtime "$time"
+	cd "$root" || exit
+}
+
+# peer PART SCRIPT ARGUMENT...: PyTorch's side
+peer() {
+	local part=$1
+	shift
+	[ -n "$python" ] || return
+	step "$part.jsonl" "$python" "$here/$@"
+}
+
+facts() {
+	echo "date: $(date -u +%FT%RZ)"
+	case $archived in *Format*) archived= ;; esac
+	echo "commit: ${COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo "${archived:-unknown}")}"
+	git diff --quiet HEAD -- 2>/dev/null || [ ! -e .git ] || echo "changes: yes"
+	echo "go: $(go env GOVERSION)"
+	echo "os: $(uname -s) $(uname -r) $(uname -m)"
+	echo "cpu: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -1)"
+	echo "cores: $(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)"
+	echo "memory: $(awk '/MemTotal/ {printf "%d GiB", $2 / 1048576 + 0.5}' /proc/meminfo 2>/dev/null)"
+	echo "thp: $(sed 's/.*\[\(.*\)\].*/\1/' /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)"
+	if command -v nvidia-smi >/dev/null; then
+		echo "gpu: $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
+		echo "gpus: $(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)"
+		echo "driver: $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
+		echo "cuda: $(nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p' | head -1)"
+		echo "pcie: $(nvidia-smi --query-gpu=pcie.link.gen.max,pcie.link.width.max --format=csv,noheader | head -1 | sed 's/, / x/')"
+	fi
+	[ -z "$python" ] || "$python" -c 'import torch; print("torch:", torch.__version__)'
+}
+
+python=
+if command -v nvidia-smi >/dev/null && python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+	python=python3
+fi
+rm -f "$out/errors.log"
+facts >"$out/machine.txt" 2>>"$out/errors.log"
+for part in "$@"; do rm -f "$out/$part.bench" "$out/$part.jsonl"; done
+
+for part in "$@"; do
+	case $part in
+	pin)
+		bench pin . '^Benchmark(New|Empty|Pin)$'
+		bench pin ./pintensor '^Benchmark(NewReleaseParallel|Buffer.*|Pin)$'
+		bench pin ./pintensor '^BenchmarkPinLayout$/size=64MiB'
+		bench pin ./pintensor '^BenchmarkWaste$' 20x
+		peer pin torch_baseline.py pin
+		peer pin torch_baseline.py cold
+		[ -z "$python" ] || PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8 \
+			peer pin torch_baseline.py cold
+		;;
+	copy)
+		bench copy . '^Benchmark(ToDevice|ToHost|ToDeviceIssue)$'
+		bench copy . '^BenchmarkPattern$' 0.1s
+		bench copy ./asynccopy '^Benchmark(Issue|Raw|BothWays|Batch|Overlap|ToDevice|ToHost)$'
+		if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
+			bench copy ./asynccopy '^BenchmarkPeer$'
+			peer copy torch_baseline.py peer
+		fi
+		peer copy torch_baseline.py copy
+		;;
+	load)
+		bench load . '^Benchmark(GatherLoop|Loader)$'
+		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver)$'
+		bench load ./dataloader '^BenchmarkLoader$/./mode/workers=1$'
+		bench load ./dataloader '^BenchmarkTuning$' 0.2s
+		bench load ./dataloader/imagefolder '^BenchmarkLoader$'
+		peer load torch_baseline.py load
+		;;
+	train)
+		bench train . '^BenchmarkTrain$' 0.5s
+		bench train ./devicevm '^BenchmarkStep$'
+		peer train torch_baseline.py train
+		peer train torch_baseline.py compile
+		;;
+	*)
+		echo "run.sh: no part $part: pin, copy, load and train are expected" >&2
+		exit 2
+		;;
+	esac
+done
+echo "$SECONDS s, logs in $out"
+exit $failed
