@@ -152,8 +152,8 @@ func (b *block) lend(near *shelf, owner uintptr, want int64, fill byte) {
 	if wasCached {
 		n.cached.lower(was, b.size)
 	}
+	n.lent.raise(near.index, b.size) // before requested, and lowered after it, so that the peak of that is at most the peak of this
 	n.requested.raise(near.index, want)
-	n.lent.raise(near.index, b.size)
 }
 
 // release ends the lease, and reports whether the block is free now and the caller's to recycle. b.mu

@@ -85,15 +85,24 @@ func (l *level) makeRoom(at int, n, most int64) bool {
 func (l *level) room(i int) *atomic.Int64 { return l.rooms[i%len(l.rooms)] }
 
 // now returns the level, which may have changed since.
-func (l *level) now() int64 { return l.usage(0).Current }
+func (l *level) now() int64 {
+	now, _ := l.read()
+	return max(now, 0)
+}
 
 func (l *level) usage(total int64) Usage {
+	now, peak := l.read()
+	return Usage{Current: max(now, 0), Peak: peak, Total: total}
+}
+
+// read reads the level and its peak. While others raise it here and lower it there it can seem to be less than nothing.
+func (l *level) read() (now, peak int64) {
 	l.mu.Lock() // none is shut
 	defer l.mu.Unlock()
-	peak := l.peak.Load()
-	now := peak
+	peak = l.peak.Load()
+	now = peak
 	for _, r := range l.rooms {
 		now -= r.Load()
 	}
-	return Usage{Current: max(now, 0), Peak: peak, Total: total} // it can be less while others raise it here and lower it there
+	return now, peak
 }

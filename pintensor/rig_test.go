@@ -112,6 +112,11 @@ func checkEmpty(t testing.TB, e *Engine) {
 			t.Errorf("%s is %d bytes at the end, want 0", name, u.Current)
 		}
 	}
+	for name, l := range map[string]*level{"Requested": &e.n.requested, "Lent": &e.n.lent, "Cached": &e.n.cached} {
+		if now, _ := l.read(); now != 0 { // Stats would show 0
+			t.Errorf("%s is counted as %d bytes at the end", name, now)
+		}
+	}
 	if n := e.n.allocated.Load(); n != 0 {
 		t.Errorf("%d blocks count as lent by Alloc at the end", n)
 	}

@@ -108,6 +108,9 @@ func (s *soaking) finish() {
 	if st.Registered.Peak > soakLimit+st.InPlace.Peak {
 		s.Errorf("at most %d bytes were registered, want at most %d and the %d of Register", st.Registered.Peak, soakLimit, st.InPlace.Peak)
 	}
+	if st.Lent.Peak > soakLimit || st.Cached.Peak > soakLimit || st.Requested.Peak > st.Lent.Peak {
+		s.Errorf("peaks that can't have been: at most %d bytes: %+v", soakLimit, st)
+	}
 	if l := e.Leaks(); len(l) != 0 {
 		s.Errorf("%d leaks: %v", len(l), l[0])
 	}
