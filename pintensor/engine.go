@@ -36,6 +36,7 @@ type Engine struct {
 	noCUDA   atomic.Pointer[refusal] // why it isn't the CUDA driver
 	lockErr  atomic.Pointer[refusal] // why the latest block could not be page-locked
 	topology topology                // host.go decides on the node
+	keeping  keeping                 // see host.go
 	numaErr  atomic.Pointer[refusal] // why memory is not bound to it
 
 	shelves []shelf

@@ -49,6 +49,7 @@ func (e *Engine) Close() error {
 		_, eerr := e.empty(0)
 		err = errors.Join(err, eerr)
 	}
+	err = errors.Join(err, e.letContextGo())
 	if n := e.flight.n.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d blocks are still being copied after %v: %w", n, e.maxWait, ErrInUse))
 	}

@@ -106,6 +106,10 @@ func (e *Engine) lockForeign(b *block) error {
 	if errors.Is(err, driver.ErrOutOfMemory) && e.makeRoom(b.size, err) {
 		err = host.Register(b.address(), b.size)
 	}
+	if err == nil {
+		e.keepContext()
+		return nil
+	}
 	var refusal *driver.Error
 	if errors.As(err, &refusal) && refusal.Code == driver.CodeAlreadyRegister {
 		return fmt.Errorf("%w: other code of the process has registered it, or a page of it: %w", ErrOverlap, err)

@@ -404,9 +404,9 @@ func BenchmarkRegister(b *testing.B) {
 				if fake {
 					e = benchEngine(b)
 				}
+				defer e.Close()
 				d := written(tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(size+100)))
 				part := slice(b, d, tensor.S(100, size+100)) // of any alignment
-				keepContext(b, e)
 				if unregister, err := e.Register(part); err != nil {
 					b.Skipf("the system does not lock that much: %v", err)
 				} else if err := unregister(); err != nil {
@@ -426,19 +426,4 @@ func BenchmarkRegister(b *testing.B) {
 			})
 		}
 	}
-}
-
-// keepContext has something page-locked until the benchmark ends, as in a program that has a device open. CUDA page-locks
-// memory in a context, and one that nobody else has takes 150 ms to make and destroy.
-func keepContext(b *testing.B, e *Engine) {
-	b.Helper()
-	d := must[*tensor.Dense](b)(e.New(tensor.Uint8, 1))
-	b.Cleanup(func() {
-		if err := e.Release(d); err != nil {
-			b.Error(err)
-		}
-		if err := e.Close(); err != nil {
-			b.Error(err)
-		}
-	})
 }

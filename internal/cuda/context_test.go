@@ -187,6 +187,33 @@ func TestHostUsesAContextThatIsThere(t *testing.T) {
 			t.Error("adopted context 0")
 		}
 	})
+	t.Run("kept", func(t *testing.T) {
+		l := newFake(t)
+		drv, err := load(l.lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, err := drv.Host().(driver.Keeper).Keep()
+		if err != nil {
+			t.Fatal(err)
+		}
+		register(drv, l, fakeContext)
+		if err := drv.Host().Unregister(p); err != nil {
+			t.Error(err)
+		}
+		if l.active != [2]int{1, 0} {
+			t.Errorf("retained with nothing registered: %v, want only device 0's, once", l.active)
+		}
+		for range 2 {
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		l.fail["cuDevicePrimaryCtxRetain"] = fakeError
+		if _, err := drv.Host().(driver.Keeper).Keep(); err == nil {
+			t.Error("kept what could not be retained")
+		}
+	})
 	t.Run("none", func(t *testing.T) {
 		l := newFake(t)
 		drv, err := load(l.lookup)

@@ -88,6 +88,21 @@ func (h *host) Unregister(p unsafe.Pointer) error {
 	return errors.Join(err, f.call(&lib.primaryCtxRelease, in.dev))
 }
 
+// Keep makes the host a driver.Keeper: it retains a context as a registration does.
+func (h *host) Keep() (release func() error, err error) {
+	f := newFrame(h.driver.lib)
+	defer f.free()
+	in, err := h.retain(f)
+	if err != nil {
+		return nil, err
+	}
+	return sync.OnceValue(func() error {
+		f := newFrame(h.driver.lib)
+		defer f.free()
+		return f.call(&h.driver.lib.primaryCtxRelease, in.dev)
+	}), nil
+}
+
 // PCIBusID makes the host a driver.Located.
 func (h *host) PCIBusID() (string, error) {
 	lib := h.driver.lib

@@ -63,6 +63,13 @@ type Located interface {
 	PCIBusID() (string, error)
 }
 
+// Keeper is a Host that page-locks memory in something which takes far longer to make than one call, such as a CUDA context,
+// and which goes when nothing is registered and no device is open. Not every Host is one.
+type Keeper interface {
+	// Keep has it stay until release is called, also if nothing is registered. Calling release again does nothing.
+	Keep() (release func() error, err error)
+}
+
 // Driver gives access to the devices of one kind.
 type Driver interface {
 	Host() Host
