@@ -132,14 +132,14 @@ func (r *run) giveAway(s *slot) {
 	delete(r.slots, s)
 	r.mu.Unlock()
 	r.l.disown(s)
-	r.returned(nil)
+	r.returned(nil, true)
 }
 
 // recycle takes a slot back from the loop.
 func (r *run) recycle(s *slot) error {
 	alive, err := s.letGo()
 	if alive {
-		r.returned(s)
+		r.returned(s, true)
 	}
 	return err
 }
@@ -210,7 +210,9 @@ func (r *run) consumed() bool { return r.taken == r.leg.end-r.leg.start }
 // reading ahead.
 func (r *run) lastTurn() {
 	if r.consumed() {
-		r.rest()
+		r.mu.Lock()
+		r.resting = true
+		r.mu.Unlock()
 	}
 }
 

@@ -22,6 +22,7 @@ type board struct {
 	news    atomic.Uint32
 	live    int  // workers that have not ended
 	looping bool // a loop runs
+	resting bool // and ends when it gives its batch back
 	closed  bool
 
 	leg    *leg // the loop's
@@ -122,7 +123,7 @@ func (r *run) expand() {
 	}
 	if err := s.reserve(0); err == nil {
 		if s.leave() {
-			r.returned(s)
+			r.returned(s, false)
 		}
 		return
 	}
@@ -264,9 +265,15 @@ func (r *run) share(t task, parts int) {
 	}
 }
 
-// returned gives a token back, and the slot that it was for unless that is kept.
-func (r *run) returned(s *slot) {
+// returned gives a token back, and the slot that it was for unless that is kept. The loop's last one ends it in the same
+// step: before, workers that find nothing to do would end though this token is one to read ahead with, and after, they
+// could take one more than that.
+func (r *run) returned(s *slot, byLoop bool) {
 	r.mu.Lock()
+	rests := byLoop && r.resting
+	if rests {
+		r.looping, r.resting = false, false
+	}
 	surplus := s != nil && !r.over && len(r.slots) > r.most // the depth was reduced
 	switch {
 	case surplus:
@@ -278,7 +285,10 @@ func (r *run) returned(s *slot) {
 	r.news.Add(1)
 	wake := r.waiting > 0 && r.looking == 0
 	r.mu.Unlock()
-	if wake {
+	switch {
+	case rests:
+		r.work.Broadcast()
+	case wake:
 		r.work.Signal()
 	}
 	if surplus {
@@ -293,7 +303,7 @@ func (r *run) muster() (start []*worker) {
 	if r.closed {
 		return nil
 	}
-	r.looping = true
+	r.looping, r.resting = true, false
 	return r.hire()
 }
 
@@ -356,7 +366,7 @@ func (r *run) dismiss(w *worker) {
 // rest ends a loop whose leg is over: workers that find nothing more to do end.
 func (r *run) rest() {
 	r.mu.Lock()
-	r.looping = false
+	r.looping, r.resting = false, false
 	r.news.Add(1)
 	r.mu.Unlock()
 	r.work.Broadcast()

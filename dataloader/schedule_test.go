@@ -29,8 +29,8 @@ func TestWorkIsPassedOn(t *testing.T) {
 		}
 		r.looking = 1
 		r.mu.Unlock()
-		r.returned(nil)
-		r.returned(nil)
+		r.returned(nil, true)
+		r.returned(nil, true)
 		synctest.Wait()
 		if len(got) != 0 {
 			t.Error("a worker was woken though another was looking")
