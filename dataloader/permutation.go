@@ -75,6 +75,36 @@ func newEpochOrder(n int, seed uint64, epoch int) *epochOrder {
 	return o
 }
 
+// fill sets dst to the indices at the places start, start+step, ... of an order of [0, n). It makes a first pass without
+// a branch, in which a processor works on several places at once: place by place an order would take a seventh of
+// the time that copying small samples does.
+func (o *epochOrder) fill(n uint64, start, step int, dst []int) {
+	if o.table != nil {
+		for i := range dst {
+			dst[i] = int(o.table[start+i*step])
+		}
+		return
+	}
+	low := o.lowBits & 63 // as it is; a shift by a number that may be larger takes longer
+	lowMask, hiMask := o.lowMask, o.hiMask
+	k0, k1, k2, k3, k4, k5 := o.keys[0], o.keys[1], o.keys[2], o.keys[3], o.keys[4], o.keys[5]
+	for i, k := 0, uint64(start); i < len(dst); i, k = i+1, k+uint64(step) {
+		hi, lo := k>>low, k&lowMask
+		hi ^= scramble(lo, k0) & hiMask
+		lo ^= scramble(hi, k1) & lowMask
+		hi ^= scramble(lo, k2) & hiMask
+		lo ^= scramble(hi, k3) & lowMask
+		hi ^= scramble(lo, k4) & hiMask
+		lo ^= scramble(hi, k5) & lowMask
+		dst[i] = int(hi<<low | lo)
+	}
+	for i, k := range dst {
+		if uint64(k) >= n {
+			dst[i] = o.at(n, uint64(k)) // on along the cycle
+		}
+	}
+}
+
 // at returns the index at place k of an order of [0, n), 0 <= k < n.
 func (o *epochOrder) at(n uint64, k uint64) int {
 	if o.table != nil {

@@ -37,6 +37,24 @@ func TestPermutationHasEachIndexOnce(t *testing.T) {
 	}
 }
 
+// Many places at once are the same as each by itself.
+func TestPermutationFill(t *testing.T) {
+	leak.Check(t)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.OneOf(rapid.IntRange(1, 3000), rapid.IntRange(1, 1<<50)).Draw(t, "n")
+		step := rapid.IntRange(1, 9).Draw(t, "step")
+		start := rapid.IntRange(0, n-1).Draw(t, "start")
+		dst := make([]int, min(rapid.IntRange(0, 300).Draw(t, "places"), (n-1-start)/step+1))
+		o := newEpochOrder(n, rapid.Uint64().Draw(t, "seed"), rapid.IntRange(0, 5).Draw(t, "epoch"))
+		o.fill(uint64(n), start, step, dst)
+		for i, got := range dst {
+			if want := o.at(uint64(n), uint64(start+i*step)); got != want {
+				t.Fatalf("place %d: %d, want %d", start+i*step, got, want)
+			}
+		}
+	})
+}
+
 // The inverse of the network shows that it is a bijection where its domain is too large to try out.
 func TestPermutationOfHugeLengthsIsInvertible(t *testing.T) {
 	leak.Check(t)

@@ -69,8 +69,5 @@ func (s shuffled) Index(epoch, k int) int {
 }
 
 func (s shuffled) indices(epoch, start, step int, dst []int) {
-	o, n := s.order.order(epoch), uint64(s.order.n)
-	for i := range dst {
-		dst[i] = o.at(n, uint64(start+i*step))
-	}
+	s.order.order(epoch).fill(uint64(s.order.n), start, step, dst)
 }
