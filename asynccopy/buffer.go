@@ -47,6 +47,7 @@ type use struct {
 	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
 	write   bool   // it is a write, in no order with the last one
 	follows *Event // the write that other code's work follows
+	ended   int64  // by EndUse, of the stream's foreign uses the so manieth; 0: not
 	serial  int
 }
 
@@ -125,6 +126,9 @@ func (s *Stream) afterUses(ready *Event, uses []use) error {
 	}
 	for _, u := range uses {
 		var err error
+		if u.foreign && s.waits.includeUse(u) {
+			continue
+		}
 		if u.foreign {
 			err = s.afterAll(u.stream)
 		} else {

@@ -53,6 +53,17 @@ var scripts = map[string]func(t *attempt){
 			t.note(t.onA.Wait(context.Background()))
 		}
 	},
+	"ToDeviceBatchInto": func(t *attempt) {
+		other, err := t.a.Empty(tensor.Uint8, t.pinned.Shape()...)
+		if !t.note(err) {
+			return
+		}
+		t.note(other.Use(t.a))
+		if t.note(t.b.ToDeviceBatchInto([]*asynccopy.Tensor{t.onA, other}, []*tensor.Dense{t.pinned, t.pinned}, true)) {
+			t.note(other.Wait(context.Background()))
+		}
+		t.note(other.Release())
+	},
 	"ToHostInto staged": func(t *attempt) {
 		e, err := t.b.ToHostInto(pageable(4096, 2), t.onA, true)
 		if t.note(err) {

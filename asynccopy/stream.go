@@ -33,6 +33,8 @@ type Stream struct {
 	clock    atomic.Int64 // advances with each event that was recorded
 	seen     atomic.Int64 // events that had advanced it to here are complete
 	asked    atomic.Int64 // when a flight was last found incomplete, since epoch
+	waits    waits
+	ended    atomic.Int64 // foreign uses on it that Tensor.EndUse ended
 
 	mu      sync.Mutex
 	pending []*Event // not known to be complete, in order of issue
@@ -185,6 +187,9 @@ func (s *Stream) after(e *Event) error {
 	if e.stage != nil {
 		<-e.stage.issued
 	}
+	if s.waits.include(e) {
+		return nil
+	}
 	if other := e.stream.dev; other != s.dev {
 		if !other.gate.enter() {
 			return nil // its Close has awaited all work
@@ -200,6 +205,9 @@ func (s *Stream) after(e *Event) error {
 		return e.sync()
 	}
 	err := s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
+	if err == nil {
+		s.waits.add(e)
+	}
 	e.end(false, nil)
 	return err
 }
@@ -220,10 +228,15 @@ func (s *Stream) afterAll(other *Stream) error {
 		return err
 	}
 	defer other.dev.events.put(h)
+	ended := other.ended.Load()
 	if err := other.dev.drv.Record(h, other.handle); err != nil {
 		return other.dev.fail(err)
 	}
-	return s.dev.fail(s.dev.drv.WaitEvent(s.handle, h))
+	if err := s.dev.fail(s.dev.drv.WaitEvent(s.handle, h)); err != nil {
+		return err
+	}
+	s.waits.addAll(other, ended)
+	return nil
 }
 
 // Synchronize returns when all work issued to s so far is complete, with the device's error if it failed.

@@ -104,9 +104,9 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout, waits
 		a.end()
 		return nil, fmt.Errorf("t: %w", err)
 	}
-	direct := n == 0 || layout.Contiguous() && hold.Pinned()
-	s.dev.counts.toDevice.add(n, !direct)
-	if direct {
+	byItself := direct(layout, hold)
+	s.dev.counts.toDevice.add(n, !byItself)
+	if byItself {
 		defer a.end()
 		return s.copyIn(a, unsafe.Pointer(unsafe.SliceData(t.Raw)), n, hold)
 	}
