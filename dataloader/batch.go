@@ -135,6 +135,7 @@ func (b *Batch) Release() error {
 		return fmt.Errorf("dataloader: Batch.Release: batch %d of epoch %d: %w", b.Index, b.Epoch, ErrReleased)
 	}
 	b.Indices = nil // they become another batch's
+	s.endUses()
 	if b.kept {
 		s.l.own(s)
 		return s.l.put(s)
@@ -149,6 +150,7 @@ func (b *Batch) endTurn() {
 	}
 	if s := b.slot.Swap(nil); s != nil {
 		b.Indices = nil
+		s.endUses()
 		b.run.recycle(s)
 	}
 }

@@ -49,7 +49,7 @@ func (s *slot) leaveOut() {
 	s.indices = s.indices[:kept]
 }
 
-// publish makes the tensors of the batch, and starts their copies to the device.
+// publish makes the tensors of the batch.
 func (s *slot) publish() error {
 	rows := len(s.indices)
 	if s.l.cfg.LastBatch == PadLast {
@@ -65,8 +65,5 @@ func (s *slot) publish() error {
 		return err
 	}
 	s.view = v
-	if s.l.cfg.Stream != nil {
-		return s.send(v)
-	}
 	return nil
 }

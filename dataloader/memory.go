@@ -201,22 +201,6 @@ func (s *slot) intact(d *tensor.Dense, field, n int) bool {
 	return standard && d.DataOrder() == 0 && !d.IsMasked()
 }
 
-// send starts the copy of the view to the device.
-func (s *slot) send(v *view) error {
-	err := s.prepareDevice(v)
-	if err == nil {
-		err = s.l.cfg.Stream.ToDeviceInto(v.copied, v.raw, true)
-	}
-	if err != nil {
-		return fmt.Errorf("copy to the device: %w", err)
-	}
-	s.copies = append(s.copies, v.copied.Ready())
-	if err := s.sendWide(v); err != nil {
-		return fmt.Errorf("copy to the device: %w", err)
-	}
-	return nil
-}
-
 // prepareDevice makes the view's tensors on the device, where they are not there yet or the loop's body has released
 // them.
 func (s *slot) prepareDevice(v *view) (err error) {

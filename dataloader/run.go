@@ -20,6 +20,7 @@ type run struct {
 	began time.Time
 	board
 	delivery
+	sender
 
 	stop   chan struct{}           // closed when the run is to end
 	cancel context.CancelCauseFunc // of the context that workers read with: of the run, not of a loop

@@ -81,7 +81,7 @@ func (w *worker) begin(ctx context.Context, t task) {
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
 	defer w.share(ctx, s, t.sharers)
 	ok := false
-	defer w.capture(s, &ok)
+	defer w.capture(&ok, s)
 	if err := w.prepare(ctx, s); err != nil {
 		s.fault(w.batchFault(s, 0, err))
 		s.indices = s.indices[:0]
@@ -139,7 +139,7 @@ func (w *worker) share(ctx context.Context, s *slot, sharers int) {
 func (w *worker) fill(ctx context.Context, t task) {
 	defer w.finish(ctx, t.s)
 	ok := false
-	defer w.capture(t.s, &ok)
+	defer w.capture(&ok, t.s)
 	if w.r.l.spanned() {
 		defer w.r.l.span(ctx, spanRead)()
 	}
@@ -157,6 +157,15 @@ func (w *worker) finish(ctx context.Context, s *slot) {
 		return
 	}
 	w.complete(ctx, s)
+	if s.view != nil && w.r.l.cfg.Stream != nil {
+		w.send(ctx, s)
+		return
+	}
+	w.handOver(s)
+}
+
+// handOver gives a batch to the loop.
+func (w *worker) handOver(s *slot) {
 	place := s.place // once the worker has left, the slot may be another run's
 	if s.leave() {
 		w.r.deliver(s, place)
@@ -171,34 +180,20 @@ func (w *worker) complete(ctx context.Context, s *slot) {
 			s.resolve()
 		}
 	}()
-	defer w.capture(s, &ok)
+	defer w.capture(&ok, s)
 	w.row = 0
 	w.at(s, -1)
 	s.items = nil // a kept batch must not hold them
 	if s.resolve() {
-		if err := w.publish(ctx, s); err != nil {
+		if err := s.publish(); err != nil {
 			s.err = s.asSampleError(err)
 		}
 	}
 	ok = true
 }
 
-// publish makes the tensors of the batch, and starts their copy.
-func (w *worker) publish(ctx context.Context, s *slot) error {
-	if w.r.l.cfg.Stream == nil {
-		return s.publish()
-	}
-	if w.r.l.spanned() {
-		defer w.r.l.span(ctx, spanCopy)()
-	}
-	began := time.Since(w.r.began)
-	err := s.publish()
-	w.copying.Add(int64(time.Since(w.r.began) - began))
-	return err
-}
-
-// capture turns a panic, or a Goexit, of the calling function into a fault of the slot. It is for defer.
-func (w *worker) capture(s *slot, ok *bool) {
+// capture turns a panic, or a Goexit, of the calling function into a fault of the slots. It is for defer.
+func (w *worker) capture(ok *bool, slots ...*slot) {
 	if *ok {
 		return
 	}
@@ -206,7 +201,9 @@ func (w *worker) capture(s *slot, ok *bool) {
 	if value == nil {
 		value = errGoexit
 	}
-	s.fault(fault{row: w.row, panic: &PanicError{s.epoch, s.number, int(w.index.Load()), value, debug.Stack()}})
+	for _, s := range slots {
+		s.fault(fault{row: w.row, panic: &PanicError{s.epoch, s.number, int(w.index.Load()), value, debug.Stack()}})
+	}
 }
 
 // at notes what the worker is about to do.
