@@ -16,32 +16,38 @@ import (
 
 // delivery is what is ready for the loop.
 type delivery struct {
-	ring   []atomic.Pointer[slot] // by place; of no elements where there is no order
-	asleep atomic.Bool            // the loop waits for wake
+	ring   []berth     // by place; of no elements where there is no order
+	asleep atomic.Bool // the loop waits for wake
 	wake   chan struct{}
 
 	queueMu sync.Mutex
 	queue   []*slot      // in the order in which they got ready, where that is the order
-	queued  atomic.Int64 // slots in ring or queue
+	queued  atomic.Int64 // slots in queue
+}
+
+// berth is where a slot lies that is ready.
+type berth struct {
+	slot atomic.Pointer[slot]
+	_    line
 }
 
 func (d *delivery) init(tokens int, unordered bool) {
 	d.wake = make(chan struct{}, 1)
 	if !unordered {
-		d.ring = make([]atomic.Pointer[slot], tokens)
+		d.ring = make([]berth, tokens)
 	}
 }
 
 // deliver hands a slot over to the loop. place is the slot's, which may be another run's already.
 func (d *delivery) deliver(s *slot, place int) {
 	if d.ring != nil {
-		d.ring[place%len(d.ring)].Store(s)
+		d.ring[place%len(d.ring)].slot.Store(s)
 	} else {
 		d.queueMu.Lock()
 		d.queue = append(d.queue, s)
+		d.queued.Add(1)
 		d.queueMu.Unlock()
 	}
-	d.queued.Add(1)
 	if d.asleep.Load() {
 		select {
 		case d.wake <- struct{}{}:
@@ -53,11 +59,10 @@ func (d *delivery) deliver(s *slot, place int) {
 // poll returns the slot at a place, or, where there is no order, one that is before end; nil if it is not there.
 func (d *delivery) poll(place, end int) *slot {
 	if d.ring != nil {
-		at := &d.ring[place%len(d.ring)]
+		at := &d.ring[place%len(d.ring)].slot
 		if at.Load() == nil {
 			return nil
 		}
-		d.queued.Add(-1)
 		return at.Swap(nil)
 	}
 	if d.queued.Load() == 0 {
@@ -73,6 +78,16 @@ func (d *delivery) poll(place, end int) *slot {
 		}
 	}
 	return nil
+}
+
+// ready is how many slots are.
+func (d *delivery) ready() (n int) {
+	for i := range d.ring {
+		if d.ring[i].slot.Load() != nil {
+			n++
+		}
+	}
+	return n + int(d.queued.Load())
 }
 
 // receive waits for the batch at a place, at most for the timeout.

@@ -29,6 +29,16 @@ type Loader struct {
 	workers int  // at most
 	tokens  int  // batches in memory at once, at most, but for kept ones
 	zero    bool // rows are zeroed before they are read
+	trace   *asynccopy.Trace
+
+	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
+	tuner        *tuner       // of the loop's goroutine; nil: those stay
+	shallow      atomic.Bool  // there was no memory for a larger depth
+	shallowest   int          // the depth to begin with
+
+	order, data string // for States
+
+	_ line // what follows changes with each batch, and workers read what is before
 
 	mu       sync.Mutex
 	closed   bool
@@ -44,15 +54,7 @@ type Loader struct {
 	errs     []error       // met in the background
 	freed    chan struct{} // closed when Close is done
 
-	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
-	tuner        *tuner       // of the loop's goroutine; nil: those stay
-	shallow      atomic.Bool  // there was no memory for a larger depth
-	shallowest   int          // the depth to begin with
-
-	order, data string // for States
-
 	spent tally // by workers of runs that are over; guarded by mu
-	trace *asynccopy.Trace
 	counters
 }
 

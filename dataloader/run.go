@@ -15,12 +15,11 @@ import (
 	"time"
 )
 
+// run keeps what changes with each batch off the lines of memory of what does not, and what only one side writes off
+// those of the other: a line that goes from core to core costs as much as all else that a small batch does.
 type run struct {
 	l     *Loader
 	began time.Time
-	board
-	delivery
-	sender
 
 	stop   chan struct{}           // closed when the run is to end
 	cancel context.CancelCauseFunc // of the context that workers read with: of the run, not of a loop
@@ -29,6 +28,14 @@ type run struct {
 
 	slots map[*slot]struct{} // all of the run's. Guarded by board.mu, as is:
 	over  bool               // no slot may be adopted any more
+
+	_ line
+	board
+	_ line
+	delivery
+	_ line
+	sender
+	_ line
 
 	// Of the loop's goroutine.
 	current *Batch
@@ -43,6 +50,9 @@ type run struct {
 
 	streaming streaming
 }
+
+// line is as much memory as cores get at a time, and its neighbour that they fetch with it.
+type line [128]byte
 
 // runKey is the key under which the context of a run's readers has the Loader.
 type runKey struct{}

@@ -85,7 +85,7 @@ func (l *Loader) Stats() Stats {
 	for _, r := range []*run{l.run, l.standing} {
 		if r != nil {
 			spent.add(r.tally())
-			s.Ready = int(r.queued.Load())
+			s.Ready = r.ready()
 		}
 	}
 	s.Busy, s.Copying = time.Duration(spent.busy), time.Duration(spent.copying)

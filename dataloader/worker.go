@@ -20,14 +20,14 @@ type worker struct {
 	number int
 	live   bool // guarded by the run's lock
 
-	_     [64]byte // the rest is written for each sample; keep it off the lines of other workers
+	_     line // the rest is written for each sample
 	leg   atomic.Pointer[leg]
 	place atomic.Int64 // of the batch, + 1; 0 while idle
 	index atomic.Int64 // the sample, or -1
 	since atomic.Int64 // start of the call in run time + 1; 0 outside of calls or where there is no timeout
 
 	busy, copying, landing, idled atomic.Int64 // nanoseconds, see tally
-	_                             [64]byte
+	_                             line
 }
 
 // doing is what a worker reads.
