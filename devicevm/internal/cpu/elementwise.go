@@ -14,7 +14,7 @@ import (
 const block = 1024
 
 func elementwise[T float](r *Runner, s *plan.Step, op *plan.Elementwise) func() {
-	e := &evaluator[T]{r: r, s: s, op: op, args: make([][]T, len(op.Args))}
+	e := &evaluator[T]{op: op, args: make([][]T, len(op.Args)), outs: make([][]T, len(op.Args)+len(op.Code))}
 	e.workers.New = func() any { return newWorker[T](op) }
 	heavy := 1
 	for _, in := range op.Code {
@@ -25,7 +25,10 @@ func elementwise[T float](r *Runner, s *plan.Step, op *plan.Elementwise) func() 
 		for i, v := range s.In {
 			e.args[i] = values[T](r.mem, v)
 		}
-		e.out = values[T](r.mem, s.Out)
+		for k, part := range s.More {
+			e.outs[op.More[k]] = values[T](r.mem, part.Value)
+		}
+		e.outs[len(e.outs)-1] = values[T](r.mem, s.Out)
 		parallel(s.Out.N, grain/heavy, body)
 	}
 }
@@ -43,11 +46,9 @@ func cost(in plan.Instr) int {
 }
 
 type evaluator[T float] struct {
-	r       *Runner
-	s       *plan.Step
 	op      *plan.Elementwise
 	args    [][]T
-	out     []T
+	outs    [][]T     // by register: nil but for results
 	workers sync.Pool // of *worker[T]
 }
 
@@ -85,7 +86,7 @@ func (e *evaluator[T]) run(lo, hi int) {
 		n := min(block, hi-lo)
 		for i, a := range e.op.Args {
 			switch a.Kind {
-			case plan.Full:
+			case plan.Full, plan.Accumulated:
 				w.regs[i] = operand[T]{v: e.args[i][lo : lo+n]}
 			case plan.Scalar:
 				w.regs[i] = operand[T]{v: e.args[i][:1], scalar: true}
@@ -93,12 +94,16 @@ func (e *evaluator[T]) run(lo, hi int) {
 				gather(w.scratch[i][:n], e.args[i], lo, a)
 				w.regs[i] = operand[T]{v: w.scratch[i][:n]}
 			}
+			if out := e.outs[i]; out != nil {
+				copy(out[lo:lo+n], w.regs[i].v)
+			}
 		}
 		for i, in := range e.op.Code {
-			dst := e.out[lo : lo+n]
-			if i < len(e.op.Code)-1 {
-				dst = w.scratch[args+i][:n]
+			dst := w.scratch[args+i]
+			if out := e.outs[args+i]; out != nil {
+				dst = out[lo:]
 			}
+			dst = dst[:n]
 			if in.Binary {
 				binary(in.Kind2, dst, w.regs[in.A], w.regs[in.B])
 			} else {

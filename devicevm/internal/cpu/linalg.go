@@ -51,8 +51,19 @@ func gemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
 	}
 }
 
-func matMul[T float](r *Runner, s *plan.Step, op graph.MatMul) func() {
-	shape := s.Out.Shape
+// matMulThen is a product of matrices, and then what its elements go through, in their place.
+func matMulThen[T float](r *Runner, s *plan.Step, op plan.Product) func() {
+	multiply := matMul[T](r, s, op.MatMul, op.Shape)
+	then := *s
+	then.In = append([]plan.Value{s.Out}, s.In[2:]...)
+	finish := elementwise[T](r, &then, op.Then)
+	return func() {
+		multiply()
+		finish()
+	}
+}
+
+func matMul[T float](r *Runner, s *plan.Step, op graph.MatMul, shape []int) func() {
 	dims := len(shape)
 	m, n := shape[dims-2], shape[dims-1]
 	k := s.In[0].Shape[dims-1]

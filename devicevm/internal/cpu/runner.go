@@ -131,7 +131,9 @@ func compileFloat[T float](r *Runner, s *plan.Step) func() {
 	case *plan.Elementwise:
 		return elementwise[T](r, s, op)
 	case graph.MatMul:
-		return matMul[T](r, s, op)
+		return matMul[T](r, s, op, s.Out.Shape)
+	case plan.Product:
+		return matMulThen[T](r, s, op)
 	case graph.MatVec:
 		return matVec[T](r, s, op)
 	case graph.Dot:

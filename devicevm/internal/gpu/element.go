@@ -12,9 +12,43 @@ import (
 )
 
 func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
-	operands := make([]kernels.Operand, len(op.Args))
-	for i, a := range op.Args {
-		operands[i] = kernels.Operand{Data: uint64(b.mem.At(s.In[i])), Repeat: 1, Inner: 1}
+	e, err := b.expression(s, op, s.In)
+	if err != nil {
+		return err
+	}
+	b.express(s.Out, &e)
+	return nil
+}
+
+// then is what the elements of a product go through that is where the step's result will be.
+func (b *builder) then(s *plan.Step, op *plan.Elementwise) error {
+	in := append([]plan.Value{s.Out}, s.In[2:]...)
+	full := *op
+	full.Args = append([]plan.Arg{{Kind: plan.Full}}, op.Args[1:]...)
+	e, err := b.expression(s, &full, in)
+	if err != nil {
+		return err
+	}
+	b.express(s.Out, &e)
+	return nil
+}
+
+// express launches an expression whose results are as large as out.
+func (b *builder) express(out plan.Value, e *kernels.Expression) {
+	b.launch("elementwise", out.Dtype, elements(out.N), append([]argument{number(out.N)}, words(e)...)...)
+}
+
+// expression compiles a step's code over the operands in. Where the first operand is accumulated, the kernel that evaluates
+// the expression has it already, and in begins with the second.
+func (b *builder) expression(s *plan.Step, op *plan.Elementwise, in []plan.Value) (kernels.Expression, error) {
+	args := op.Args
+	accumulated := len(args) > 0 && args[0].Kind == plan.Accumulated
+	if accumulated {
+		args = args[1:]
+	}
+	operands := make([]kernels.Operand, len(args))
+	for i, a := range args {
+		operands[i] = kernels.Operand{Data: uint64(b.mem.At(in[i])), Repeat: 1, Inner: 1}
 		switch a.Kind {
 		case plan.Scalar:
 			operands[i].Repeat = 0
@@ -22,72 +56,100 @@ func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
 			operands[i].Repeat, operands[i].Inner = uint32(a.Rep), uint32(a.Inner)
 		}
 	}
-	code, err := instructions(op)
+	code, err := instructions(op, accumulated)
 	if err != nil {
-		return err
+		return kernels.Expression{}, err
 	}
-	code[len(code)-1].Store = 1
-	return b.express(s.Out, operands, code)
+	results := []uint64{uint64(b.mem.At(s.Out))}
+	for _, part := range s.More {
+		results = append(results, uint64(b.mem.At(part.Value)))
+	}
+	return kernels.NewExpression(operands, code, results...)
 }
 
-// express adds an expression whose only result is out.
-func (b *builder) express(out plan.Value, operands []kernels.Operand, code []kernels.Instruction) error {
-	e, err := kernels.NewExpression(operands, code, uint64(b.mem.At(out)))
-	if err != nil {
-		return err
+// line is an instruction whose registers have no places yet.
+type line struct {
+	op    kernels.Op
+	reads []int // registers; none: what the kernel has computed
+	sets  int   // the register
+}
+
+// lines are the instructions of an expression: what is accumulated, or an operand that is a result too, is copied first.
+func lines(op *plan.Elementwise, accumulated bool) []line {
+	var list []line
+	if accumulated {
+		list = append(list, line{op: kernels.Copy, sets: 0})
 	}
-	b.launch("elementwise", out.Dtype, elements(out.N), append([]argument{number(out.N)}, words(&e)...)...)
-	return nil
+	for _, r := range op.More {
+		if r < len(op.Args) && !(accumulated && r == 0) {
+			list = append(list, line{op: kernels.Copy, reads: []int{r}, sets: r})
+		}
+	}
+	for i, in := range op.Code {
+		l := line{op: kernels.Abs + kernels.Op(in.Kind1), reads: []int{in.A}, sets: len(op.Args) + i}
+		if in.Binary {
+			l.op, l.reads = kernels.Add+kernels.Op(in.Kind2), []int{in.A, in.B}
+		}
+		list = append(list, l)
+	}
+	return list
 }
 
 // instructions finds each register's place: the instruction before, a slot from its result to its last use, or an
 // operand.
-func instructions(op *plan.Elementwise) ([]kernels.Instruction, error) {
-	args := len(op.Args)
-	last := make([]int, len(op.Code)) // the last instruction that uses the result of each, but the next
-	for i, in := range op.Code {
-		for k, r := range []int{in.A, in.B} {
-			if k == 1 && !in.Binary {
-				continue
-			}
-			if j := r - args; j >= 0 && j != i-1 {
-				last[j] = i
+func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction, error) {
+	list := lines(op, accumulated)
+	set, last := map[int]int{}, map[int]int{} // the line that sets each register, and the last that reads it, but for the next
+	for i, l := range list {
+		for _, r := range l.reads {
+			if at, ok := set[r]; ok && at != i-1 {
+				last[r] = i
 			}
 		}
+		set[l.sets] = i
 	}
-	code := make([]kernels.Instruction, len(op.Code))
-	var slots [kernels.Slots]int // the instruction that frees each; 0: free
-	place := make([]int, len(op.Code))
-	for i, in := range op.Code {
-		find := func(r int) uint32 {
-			switch j := r - args; {
-			case j < 0:
-				return uint32(r)
-			case j == i-1:
-				return kernels.Previous
-			default:
-				return kernels.Kept + uint32(place[j])
+	store := map[int]uint32{len(op.Args) + len(op.Code) - 1: 1}
+	for k, r := range op.More {
+		store[r] = uint32(k) + 2
+	}
+	shift := 0 // of the operands' numbers
+	if accumulated {
+		shift = 1
+	}
+	var code []kernels.Instruction
+	var slots [kernels.Slots]int // the line that frees each; 0: free
+	place := map[int]uint32{}
+	for i, l := range list {
+		in := kernels.Instruction{Op: l.op, X: kernels.Previous, Y: kernels.Previous, Store: store[l.sets]}
+		for k, r := range l.reads {
+			at := uint32(r - shift)
+			if from, ok := set[r]; ok && from == i-1 {
+				at = kernels.Previous
+			} else if ok && from < i {
+				at = place[r]
 			}
-		}
-		c := kernels.Instruction{X: find(in.A), Y: kernels.Previous}
-		if in.Binary {
-			c.Op, c.Y = kernels.Add+kernels.Op(in.Kind2), find(in.B)
-		} else {
-			c.Op = kernels.Abs + kernels.Op(in.Kind1)
+			if k == 0 {
+				in.X = at
+			} else {
+				in.Y = at
+			}
 		}
 		for k, until := range slots {
 			if until == i {
 				slots[k] = 0
 			}
 		}
-		if last[i] > 0 {
+		if last[l.sets] > 0 {
 			k := slices.Index(slots[:], 0)
 			if k < 0 {
 				return nil, fmt.Errorf("an expression needs more than %d intermediate results at once", kernels.Slots)
 			}
-			slots[k], place[i], c.Keep = last[i], k, uint32(k)+1
+			slots[k], place[l.sets], in.Keep = last[l.sets], kernels.Kept+uint32(k), uint32(k)+1
 		}
-		code[i] = c
+		if i == 0 && accumulated && in.Keep == 0 && in.Store == 0 {
+			continue // the next one has it from the kernel itself
+		}
+		code = append(code, in)
 	}
 	return code, nil
 }
@@ -101,5 +163,10 @@ func (b *builder) repeat(s *plan.Step, op graph.Repeat) error {
 	if s.In[0].N == 1 {
 		in.Repeat = 0
 	}
-	return b.express(s.Out, []kernels.Operand{in}, []kernels.Instruction{{Op: kernels.Copy, X: 0, Y: kernels.Previous, Store: 1}})
+	e, err := kernels.NewExpression([]kernels.Operand{in}, []kernels.Instruction{{Op: kernels.Copy, X: 0, Y: kernels.Previous, Store: 1}}, uint64(b.mem.At(s.Out)))
+	if err != nil {
+		return err
+	}
+	b.express(s.Out, &e)
+	return nil
 }

@@ -185,7 +185,10 @@ func (b *builder) compile(s *plan.Step) error {
 	case *plan.Elementwise:
 		return b.elementwise(s, op)
 	case graph.MatMul:
-		b.matMul(s, op)
+		b.matMul(s, op, s.Out.Shape)
+	case plan.Product:
+		b.matMul(s, op.MatMul, op.Shape)
+		return b.then(s, op.Then)
 	case graph.MatVec:
 		b.matVec(s, op)
 	case graph.Dot:

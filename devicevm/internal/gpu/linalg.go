@@ -20,8 +20,7 @@ type product struct {
 	batch          int
 }
 
-func (b *builder) matMul(s *plan.Step, op graph.MatMul) {
-	shape := s.Out.Shape
+func (b *builder) matMul(s *plan.Step, op graph.MatMul, shape []int) {
 	dims := len(shape)
 	p := product{transA: op.TransA, transB: op.TransB, m: shape[dims-2], n: shape[dims-1], batch: 1}
 	p.rowA, p.rowB = s.In[0].Shape[dims-1], s.In[1].Shape[dims-1]

@@ -62,6 +62,7 @@ func Build(g *graph.Graph, opts Options) (*Program, error) {
 	if err := b.emit(); err != nil {
 		return nil, err
 	}
+	b.merge()
 	b.allocate()
 	for _, n := range opts.Roots {
 		b.prog.Where[n] = b.places[n]

@@ -43,6 +43,9 @@ func (b *builder) allocate() {
 			place(&s.In[k], i)
 		}
 		place(&s.Out, i)
+		for k := range s.More {
+			place(&s.More[k].Value, i)
+		}
 		place(&s.Aux, i)
 		used = slices.DeleteFunc(used, func(u span) bool { return u.last <= i })
 	}
@@ -58,7 +61,7 @@ func (b *builder) allocate() {
 func (b *builder) lifetimes() map[int64]int {
 	lasts := map[int64]int{}
 	for i, s := range b.prog.Steps {
-		for _, v := range append(slices.Clone(s.In), s.Out, s.Aux) {
+		for _, v := range append(append(slices.Clone(s.In), s.results()...), s.Aux) {
 			if v.Space == Arena && v.N > 0 {
 				lasts[v.Off] = i
 			}

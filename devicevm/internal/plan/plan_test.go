@@ -43,15 +43,23 @@ func perceptron(t *testing.T) (g *graph.Graph, cost *graph.Node) {
 
 // describe is a step as a word.
 func describe(s Step) string {
-	e, ok := s.Op.(*Elementwise)
-	if !ok {
+	word, e := "Elementwise", (*Elementwise)(nil)
+	switch op := s.Op.(type) {
+	case *Elementwise:
+		e = op
+	case Product:
+		word, e = "Product", op.Then
+	default:
 		return strings.TrimPrefix(fmt.Sprintf("%T", s.Op), "graph.")
 	}
-	word := "Elementwise"
 	for _, a := range e.Args {
-		word += []string{" full", " scalar", " repeated"}[a.Kind]
+		word += []string{" full", " scalar", " repeated", ""}[a.Kind]
 	}
-	return fmt.Sprintf("%s: %d", word, len(e.Code))
+	word += fmt.Sprintf(": %d", len(e.Code))
+	if len(s.More) > 0 {
+		word += fmt.Sprintf(", %d results", 1+len(s.More))
+	}
+	return word
 }
 
 // Everything that training needs, and nothing else.
@@ -68,14 +76,13 @@ func TestProgramOfPerceptron(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"Elementwise full full: 1",                       // logp y
-		"Elementwise full full: 2",                       // the mean, and its negation
-		"Elementwise full repeated: 1",                   // logits + b2
-		"Elementwise full repeated: 1",                   // x w1 + b1
-		"Elementwise full scalar full: 2",                // the rectifier's gradient, by its mask
-		"Elementwise full scalar: 1",                     // the gradient of the mean, times y
-		"Elementwise full scalar: 2",                     // the rectifier
-		"MatMul", "MatMul", "MatMul", "MatMul", "MatMul", // forward 2, dW 2, dX 1: not that of x
+		"Elementwise full full: 1",   // logp y
+		"Elementwise full full: 2",   // the mean, and its negation
+		"Elementwise full scalar: 1", // the gradient of the mean, times y
+		"MatMul", "MatMul",           // dW: there is no dX of x
+		"Product full scalar: 2",                // dX, and the rectifier's gradient by its mask
+		"Product repeated scalar: 3, 2 results", // x w1 + b1, and the rectifier of it
+		"Product repeated: 1",                   // logits + b2
 		"Softmax", "SoftmaxDiff",
 		"Sum", "Sum", "Sum", "Sum",
 	}
@@ -127,7 +134,7 @@ func TestMemoryIsNotShared(t *testing.T) {
 			for _, v := range s.In {
 				note(v, i)
 			}
-			for _, v := range []Value{s.Out} {
+			for _, v := range s.results() {
 				if v.Space != Arena {
 					continue
 				}

@@ -64,12 +64,13 @@ func (v Value) as(n *graph.Node) Value {
 	return v
 }
 
-// Step computes one value.
+// Step computes one value, or several of the same size.
 type Step struct {
 	Node *graph.Node // whose value it is
 	Op   any         // an operation of package graph, *Elementwise, Host or Update
 	In   []Value
 	Out  Value
+	More []Part // further results
 
 	// Aux is what the step leaves for the gradient's: MaxPool the int32 place in its image of each maximum, -1
 	// for none; BatchNorm the mean and 1/sqrt(variance + epsilon) of each channel. The gradient's step has it as Aux
@@ -93,9 +94,15 @@ func (s *Step) Reads() []Value { return append(slices.Clone(s.In), s.Aux, s.Stat
 func (s *Step) Writes() []Value {
 	switch s.Op.(type) {
 	case graph.MaxPoolDiff, graph.BatchNormDiff: // Aux is of the step whose gradient it is
-		return []Value{s.Out}
+		return s.results()
 	}
-	return []Value{s.Out, s.Aux, s.State}
+	return append(s.results(), s.Aux, s.State)
+}
+
+// Part is a further result of a step: the value of a node.
+type Part struct {
+	Node  *graph.Node
+	Value Value
 }
 
 // Host is an operation that only computes itself, on host values.
@@ -103,10 +110,19 @@ type Host struct{ Op G.Op }
 
 // Elementwise computes every element of its result from the elements at the same place of its operands, one
 // after the other instruction. Operand i is register i, and the result of instruction j is register
-// len(Args)+j. The last is the result.
+// len(Args)+j. The last is Step.Out, and More are the registers of Step.More.
 type Elementwise struct {
 	Args []Arg // one for each of Step.In
 	Code []Instr
+	More []int
+}
+
+// Product is a product of the matrices Step.In[0] and In[1], whose elements then go through code that has the product's
+// as register 0, and Step.In[i+1] as register i. The product has the Shape, and as many elements as Step.Out.
+type Product struct {
+	MatMul graph.MatMul
+	Shape  tensor.Shape
+	Then   *Elementwise
 }
 
 // Arg says which element of an operand belongs to element i of the result.
@@ -121,9 +137,10 @@ type Arg struct {
 type ArgKind uint8
 
 const (
-	Full     ArgKind = iota // i
-	Scalar                  // 0
-	Repeated                // as numpy.repeat does
+	Full        ArgKind = iota // i
+	Scalar                     // 0
+	Repeated                   // as numpy.repeat does
+	Accumulated                // what the step has computed for i
 )
 
 // Instr is one operation on elements.
