@@ -70,13 +70,18 @@ func (d *Device) begin(s *symbol) (*frame, error) {
 	return f, nil
 }
 
-// beginOn is begin for calls that take a stream or an event, which tells newer libraries the context:
-// then whatever is current doesn't matter, nor on which thread the calls are made.
+// beginOn is begin for calls that take a stream or an event, which tells newer libraries the context: then it does
+// not matter which one is current, nor on which thread the calls are made. Only one that was destroyed while it was
+// current, which its thread keeps, is refused by every call: the frame then makes the device's context current.
 func (d *Device) beginOn(s *symbol) (*frame, error) {
-	if d.lib.contextByHandle {
-		return d.enter(s)
+	if !d.lib.contextByHandle {
+		return d.begin(s)
 	}
-	return d.begin(s)
+	f, err := d.enter(s)
+	if err == nil {
+		f.spare = d.ctx
+	}
+	return f, err
 }
 
 // enter counts a call that is allowed.
@@ -85,9 +90,7 @@ func (d *Device) enter(s *symbol) (*frame, error) {
 		d.leave()
 		return nil, fmt.Errorf("%s: device %s: %w", s.name, d.name, driver.ErrClosed)
 	}
-	f := newFrame(d.lib)
-	f.pushed = false
-	return f, nil
+	return newFrame(d.lib), nil
 }
 
 // end puts back what was current, and returns err or what went wrong in that.

@@ -7,6 +7,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -53,6 +54,86 @@ func TestContextByHandle(t *testing.T) {
 				t.Errorf("a copy and a wait pushed a context %d times, want %d", pushes, c.pushes)
 			}
 			if err := errors.Join(d.DestroyEvent(e), d.DestroyStream(s), d.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWhateverIsCurrent has other code leave any context, or none, on the thread: every call works, acts on its own
+// context, and leaves what it found.
+func TestWhateverIsCurrent(t *testing.T) {
+	const foreign = 0xBAD
+	for _, release := range []int32{11040, 12090, 13000} {
+		for name, current := range map[string][]uintptr{
+			"none":                {},
+			"another":             {foreign},
+			"destroyed":           {fakeDead},
+			"destroyed, above it": {foreign, fakeDead},
+		} {
+			t.Run(fmt.Sprintf("release=%d/current=%s", release, name), func(t *testing.T) {
+				leak.Check(t)
+				l := newFake(t)
+				l.release = release
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				thread := unix.Gettid()
+				l.mu.Lock()
+				l.current[thread] = slices.Clone(current)
+				l.dead = fakeDead
+				l.mu.Unlock()
+				if failed := useAll(l); failed != nil {
+					t.Error(errors.Join(failed...))
+				}
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if got := l.current[thread]; !slices.Equal(got, current) {
+					t.Errorf("the contexts %#x are current, want what was before: %#x", got, current)
+				}
+				if len(l.strayed) > 0 {
+					t.Errorf("calls on another's context: %s", l.strayed)
+				}
+				delete(l.current, thread)
+			})
+		}
+	}
+}
+
+// TestOwnContextDestroyed: when it is the Device's own context that other code has destroyed, calls say so.
+func TestOwnContextDestroyed(t *testing.T) {
+	for _, release := range []int32{12090, 13000} {
+		t.Run(fmt.Sprint("release=", release), func(t *testing.T) {
+			leak.Check(t)
+			l := newFake(t)
+			l.release = release
+			drv, err := load(l.lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := drv.adopt(fakeAdopted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			l.mu.Lock()
+			l.dead = fakeAdopted
+			l.current[unix.Gettid()] = []uintptr{fakeAdopted}
+			l.mu.Unlock()
+			var failed *driver.Error
+			if err := d.Record(1, 2); !errors.As(err, &failed) || failed.Code != contextIsDestroyed {
+				t.Errorf("Record: %v, want code %d", err, contextIsDestroyed)
+			}
+			if _, err := d.NewEvent(); !errors.As(err, &failed) || failed.Code != contextIsDestroyed {
+				t.Errorf("NewEvent: %v, want code %d", err, contextIsDestroyed)
+			}
+			l.mu.Lock()
+			if got := l.current[unix.Gettid()]; !slices.Equal(got, []uintptr{fakeAdopted}) {
+				t.Errorf("the contexts %#x are current, want what was", got)
+			}
+			clear(l.current)
+			l.mu.Unlock()
+			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -168,7 +249,7 @@ func TestHostUsesAContextThatIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := drv.adopt(0xF00) // the fake says that it is device 1's
+		d, err := drv.adopt(fakeAdopted) // the fake says that it is device 1's
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,6 +90,8 @@ var signatures = map[string]signature{
 
 const (
 	fakeContext  = 0xC000 // of device 0; device 1 has the next one
+	fakeAdopted  = 0xF00  // other code's, that a Device may be made of
+	fakeDead     = 0xDEAD // other code's, destroyed
 	fakeHandle   = 0xA000
 	fakeFunction = 0xF000
 	fakeError    = 999
@@ -105,6 +107,8 @@ type fakeLibrary struct {
 	mu      sync.Mutex          // guards the rest
 	calls   []string            // with arguments, those of contexts and errors left out
 	current map[int][]uintptr   // contexts by thread
+	dead    uintptr             // a context that was destroyed, perhaps while current
+	strayed []string            // calls that would have acted on a context of other code
 	active  [2]int              // retains of the primary contexts of two devices
 	held    map[uintptr]string  // kinds by handle
 	in      map[uintptr]uintptr // contexts by registration
@@ -190,8 +194,16 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 	}
 	thread := unix.Gettid()
 	stack := l.current[thread]
-	if sig.context && len(stack) == 0 && !(l.release >= 13000 && sig.handle) {
-		return 201
+	if sig.context {
+		byHandle := l.release >= 13000 && sig.handle
+		switch {
+		case len(stack) == 0 && !byHandle:
+			return 201
+		case len(stack) > 0 && l.dead != 0 && stack[len(stack)-1] == l.dead:
+			return 709
+		case len(stack) > 0 && !byHandle && !l.known(stack[len(stack)-1]):
+			l.strayed = append(l.strayed, name)
+		}
 	}
 	if code := l.fail[name]; code != 0 {
 		return code
@@ -243,6 +255,9 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 	case "cuDevicePrimaryCtxGetState":
 		*at[int32](a[2]) = int32(min(l.active[a[0]], 1))
 	case "cuCtxPushCurrent_v2":
+		if l.dead != 0 && a[0] == l.dead {
+			return 709
+		}
 		l.current[thread] = append(stack, a[0])
 	case "cuCtxPopCurrent_v2":
 		if len(stack) == 0 {
@@ -295,6 +310,11 @@ func (l *fakeLibrary) call(name string, a [11]uintptr) (code int) {
 		*at[uintptr](a[0]), *at[uintptr](a[1]) = 1<<40, 1<<41
 	}
 	return success
+}
+
+// known reports whether ctx is of this package: a device's, or adopted by a test.
+func (l *fakeLibrary) known(ctx uintptr) bool {
+	return ctx >= fakeContext && ctx < fakeContext+2 || ctx == fakeAdopted
 }
 
 // took returns the calls made since the last took.

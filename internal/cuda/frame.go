@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	success  = 0
-	notReady = 600
+	success            = 0
+	notReady           = 600
+	contextIsDestroyed = 709
 )
 
 // frame has the arguments and results of calls. A frame is on the heap and stays where it is, so the
@@ -25,14 +26,15 @@ type frame struct {
 
 	params params // of launches
 
-	pushed bool // a Device's context is current for it
+	pushed bool    // a Device's context is current for it
+	spare  uintptr // the context for a call that could do without but for what the thread has current, or 0
 }
 
 var frames = sync.Pool{New: func() any { return new(frame) }}
 
 func newFrame(l *library) *frame {
 	f := frames.Get().(*frame)
-	f.lib = l
+	f.lib, f.pushed, f.spare = l, false, 0
 	return f
 }
 
@@ -49,8 +51,24 @@ func (f *frame) out(i int) uintptr {
 func (f *frame) code(s *symbol, args ...uintptr) int {
 	n := copy(f.args[:], args)
 	r := int(int32(invoke(s.addr, f.args[:n]...)))
+	if f.spare != 0 && (r == driver.CodeInvalidContext || r == contextIsDestroyed) {
+		r = f.again(s, n, r)
+	}
 	runtime.KeepAlive(f)
 	return r
+}
+
+// again repeats a call that the library refused for what was current on the thread, with the context that it takes
+// its stream or event from current. That context stays until the end of the Device's call.
+func (f *frame) again(s *symbol, n, refused int) int {
+	args, ctx := f.args, f.spare
+	f.spare = 0
+	if f.push(ctx) != nil {
+		return refused // by that context too, then
+	}
+	f.pushed = true
+	f.args = args
+	return int(int32(invoke(s.addr, f.args[:n]...)))
 }
 
 // call is code with the result as an error.
