@@ -12,13 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/pintensor"
-	"golang.org/x/sync/errgroup"
 	"gorgonia.org/tensor"
 )
 
@@ -114,14 +114,15 @@ type chunked struct {
 	step   int    // bytes of a chunk
 	size   int
 
-	team   int          // workers
-	next   atomic.Int64 // chunk that nobody took
+	most   int          // chunks that are borrowed
+	next   atomic.Int64 // piece that nobody took
 	copies atomic.Int64 // issued, of a copy to the host
 	failed atomic.Bool
 	issued func() error // called when the last copy to the host was issued
 
 	mu     sync.Mutex
 	chunks []*chunk
+	arrive []*chunk // hold what is yet to land on the host, or will when the device has copied it; oldest first
 }
 
 func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chunked {
@@ -131,128 +132,159 @@ func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chun
 
 func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
 
-// run has goroutines do work, each with chunks of its own, and returns the first error when all have ended. The
-// caller's is one of them.
-func (c *chunked) run(work func(w *worker) error) error {
-	c.team = min(c.stream.dev.staging.team(), c.count())
-	c.next.Store(int64(rounds * c.team))
-	one := func(i int) error {
-		err := work(&worker{chunked: c, first: i})
+// run has goroutines do work and returns the first error when all have ended.
+func (c *chunked) run(work func(*chunked) error) error {
+	team := min(c.stream.dev.staging.team(), c.count())
+	c.most = rounds * team
+	var workers crew
+	return workers.run(team, func() error {
+		err := work(c)
 		if err != nil {
 			c.failed.Store(true)
 		}
 		return err
-	}
-	var g errgroup.Group
-	for i := 1; i < c.team; i++ {
-		g.Go(func() error { return one(i) })
-	}
-	first := one(0)
-	if err := g.Wait(); first == nil {
-		return err
-	}
-	return first
+	})
 }
 
-// worker is one of the goroutines.
-type worker struct {
-	*chunked
-	first int // its first chunk
-	turn  int // how many it has taken
-	own   [rounds]*chunk
-}
-
-// take returns the place of the next chunk to copy; n is 0 when there is none. Each worker's first ones are
-// its own, so that a copy of no more than those is issued without waiting for the device. It copies the rest
-// as it comes to it.
-func (w *worker) take() (off, n int) {
-	i := w.first + w.turn*w.team
-	if w.turn >= rounds {
-		i = int(w.next.Add(1) - 1)
-	}
-	w.turn++
-	off = i * w.step
-	if off >= w.size || w.failed.Load() {
+// take returns the place of the next piece to copy; n is 0 when there is none.
+func (c *chunked) take() (off, n int) {
+	off = int(c.next.Add(1)-1) * c.step
+	if off >= c.size || c.failed.Load() {
 		return 0, 0
 	}
-	return off, min(w.step, w.size-off)
+	return off, min(c.step, c.size-off)
 }
 
-// ready returns the chunk for what was taken last, when the device has done with it.
-func (w *worker) ready() (*chunk, error) {
-	c, d := w.chunked, w.stream.dev
-	slot := &w.own[w.turn%rounds]
-	if *slot != nil {
-		return *slot, d.fail(d.drv.SyncEvent((*slot).done))
+// more reports whether there may be a piece to take.
+func (c *chunked) more() bool { return int(c.next.Load()) < c.count() && !c.failed.Load() }
+
+// borrow returns a chunk that is in nobody's use, or nil if there are as many as there may be. A goroutine that has
+// none gets one in any case.
+func (c *chunked) borrow(none bool) (*chunk, error) {
+	c.mu.Lock()
+	full := len(c.chunks) >= c.most && !none
+	if full {
+		c.mu.Unlock()
+		return nil, nil
 	}
-	h, err := d.takeEvent()
+	k := new(chunk) // its place is taken
+	c.chunks = append(c.chunks, k)
+	c.mu.Unlock()
+	h, err := c.stream.dev.takeEvent()
 	if err != nil {
 		return nil, err
 	}
-	k := d.lend(int64(min(c.step, c.size)))
+	*k = *c.stream.dev.lend(int64(min(c.step, c.size)))
 	k.done = h
-	*slot = k
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.chunks = append(c.chunks, k)
 	return k, nil
 }
 
-// fill is the work of a copy to the device.
-func (w *worker) fill() error {
-	d := w.stream.dev
+// fill is the work of a goroutine of a copy to the device.
+func (c *chunked) fill() error {
+	d := c.stream.dev
+	var own []*chunk // oldest first
 	for {
-		off, n := w.take()
+		off, n := c.take()
 		if n == 0 {
 			return nil
 		}
-		k, err := w.ready()
+		k, err := c.spare(&own)
 		if err != nil {
 			return err
 		}
-		w.src.Gather(k.raw[:n], off)
-		err = d.drv.CopyHtoD(w.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), w.stream.handle, k.done)
+		c.src.Gather(k.raw[:n], off)
+		err = d.drv.CopyHtoD(c.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), c.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)
 		}
+		own = append(own, k)
 	}
 }
 
-// drain is the work of a copy to the host.
-func (w *worker) drain() error {
-	d := w.stream.dev
+// spare returns a chunk that the device does not read: one's own that it has read, which the core has at hand, else
+// another one, and only if there are no more one's own that it is about to read.
+func (c *chunked) spare(own *[]*chunk) (*chunk, error) {
+	d, list := c.stream.dev, *own
+	if len(list) == 0 {
+		return c.borrow(true)
+	}
+	first := list[0]
+	read, err := d.drv.Query(first.done)
+	if err != nil {
+		return nil, d.fail(err)
+	}
+	if !read {
+		if k, err := c.borrow(false); k != nil || err != nil {
+			return k, err
+		}
+		if err := d.fail(d.drv.SyncEvent(first.done)); err != nil {
+			return nil, err
+		}
+	}
+	*own = slices.Delete(list, 0, 1)
+	return first, nil
+}
+
+// drain is the work of a goroutine of a copy to the host: it issues what it has chunks for, so that the device does not
+// wait, then sees to what has come longest ago.
+func (c *chunked) drain() error {
+	d := c.stream.dev
+	var free *chunk
 	for {
-		off, n := w.take()
-		if n == 0 {
-			break
-		}
-		k, err := w.ready()
-		if err != nil {
-			return err
-		}
-		k.land(w.dst)
-		err = d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), w.ptr+driver.DevicePtr(off), int64(n), w.stream.handle, k.done)
-		if err != nil {
-			return d.fail(err)
-		}
-		k.off, k.n = off, n
-		if int(w.copies.Add(1)) == w.count() {
-			if err := w.issued(); err != nil {
+		if free == nil && c.more() {
+			var err error
+			if free, err = c.borrow(false); err != nil {
 				return err
 			}
 		}
-	}
-	for i := range w.own {
-		k := w.own[(w.turn+i)%rounds] // the oldest first
-		if k == nil {
-			continue
+		if free != nil {
+			if off, n := c.take(); n > 0 {
+				if err := c.fetch(free, off, n); err != nil {
+					return err
+				}
+				free = nil
+				continue
+			}
+		}
+		k := c.oldest()
+		if k == nil || c.failed.Load() {
+			return nil
 		}
 		if err := d.fail(d.drv.SyncEvent(k.done)); err != nil {
 			return err
 		}
-		k.land(w.dst)
+		k.land(c.dst)
+		free = k
+	}
+}
+
+// fetch issues the copy of a piece to a chunk.
+func (c *chunked) fetch(k *chunk, off, n int) error {
+	d := c.stream.dev
+	err := d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
+	if err != nil {
+		return d.fail(err)
+	}
+	k.off, k.n = off, n
+	c.mu.Lock()
+	c.arrive = append(c.arrive, k)
+	c.mu.Unlock()
+	if int(c.copies.Add(1)) == c.count() {
+		return c.issued()
 	}
 	return nil
+}
+
+// oldest takes the chunk that was fetched longest ago, nil if there is none.
+func (c *chunked) oldest() *chunk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.arrive) == 0 {
+		return nil
+	}
+	k := c.arrive[0]
+	c.arrive = c.arrive[1:]
+	return k
 }
 
 // land copies what the device has put into the chunk to its place.
@@ -267,6 +299,9 @@ func (c *chunked) settle(err error) error {
 		err = c.stream.abandon(c.event, err)
 	}
 	for _, k := range c.chunks {
+		if k.done == 0 {
+			continue // it was not to be had
+		}
 		c.stream.dev.giveBack(k, c.event)
 		c.stream.dev.events.put(k.done)
 	}

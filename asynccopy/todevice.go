@@ -191,7 +191,7 @@ func (s *Stream) stageIn(a access, src source, size, elem int, waits bool) (*Eve
 		a.publish(e)
 	}
 	s.start(e.stage, waits, list, func(func()) error {
-		err := c.run((*worker).fill)
+		err := c.run((*chunked).fill)
 		src.Done()
 		if err == nil {
 			err = s.recordStaged(e)

@@ -194,7 +194,7 @@ func (s *Stream) stageOut(a access, dst *tensor.Dense, hold pintensor.Hold, wait
 			issued()
 			return err
 		}
-		err := c.run((*worker).drain)
+		err := c.run((*chunked).drain)
 		hold.Done()
 		if err == nil {
 			e.retire(nil)
