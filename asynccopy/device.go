@@ -110,15 +110,34 @@ func (d *Device) start(o options) error {
 	return nil
 }
 
-// Name returns the device's name, such as "NVIDIA H200".
-func (d *Device) Name() string { return d.drv.Name() }
+// Name returns the device's name, such as "NVIDIA H200", or "no device" of a nil or zero Device.
+func (d *Device) Name() string {
+	if d.missing() {
+		return "no device"
+	}
+	return d.drv.Name()
+}
+
+// missing reports whether d is nil, or the zero Device, which no Open function returned.
+func (d *Device) missing() bool { return d == nil || d.drv == nil }
+
+// errNoDevice is the error of a call on such a one.
+func (d *Device) errNoDevice(call string) error {
+	if d == nil {
+		return fmt.Errorf("asynccopy: %s: the device is nil", call)
+	}
+	return fmt.Errorf("asynccopy: %s: the device is a zero Device, want one of Open, OpenSoft or OpenDefault", call)
+}
 
 // IsCUDA reports whether d is a CUDA device, and not the software device.
-func (d *Device) IsCUDA() bool { return d.cuda }
+func (d *Device) IsCUDA() bool { return d != nil && d.cuda }
 
 // MemInfo returns the free and the total memory of the device in bytes. On a GPU that others use too, free
 // changes at any time. Memory in the driver's pool may not count as free.
 func (d *Device) MemInfo() (free, total int64, err error) {
+	if d.missing() {
+		return 0, 0, d.errNoDevice("MemInfo")
+	}
 	if !d.gate.enter() {
 		return 0, 0, d.closedError("MemInfo")
 	}
@@ -130,8 +149,8 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 // Synchronize returns when all work issued to d so far is complete, on every stream, with the device's error if it
 // failed. When ctx ends first it returns ctx's error; the work goes on.
 func (d *Device) Synchronize(ctx context.Context) error {
-	if d == nil {
-		return errors.New("asynccopy: Synchronize: the device is nil")
+	if d.missing() {
+		return d.errNoDevice("Synchronize")
 	}
 	if ctx == nil {
 		return errNilContext("Synchronize")
@@ -164,8 +183,8 @@ func (d *Device) all() []*Stream {
 // there lose their memory; releasing those remains allowed. Close returns what went wrong, errors that no
 // earlier call could return included. Closing again does nothing and returns nil.
 func (d *Device) Close() error {
-	if d == nil {
-		return errors.New("asynccopy: Close: the device is nil")
+	if d.missing() {
+		return d.errNoDevice("Close")
 	}
 	d.mu.Lock()
 	first := !d.closing

@@ -200,6 +200,21 @@ func (e *Event) give(h driver.Event) {
 	}
 }
 
+// String says of which stream e is, and what is known of the work without asking the driver.
+func (e *Event) String() string {
+	if e == nil || e.stream == nil {
+		return "no event"
+	}
+	done, err := e.result()
+	switch {
+	case !done:
+		return fmt.Sprintf("event of %v: not known to be complete", e.stream)
+	case err != nil:
+		return fmt.Sprintf("event of %v: failed: %v", e.stream, err)
+	}
+	return fmt.Sprintf("event of %v: complete", e.stream)
+}
+
 // landed reports whether the host's part is done.
 func (e *Event) landed() bool {
 	if e.stage == nil {

@@ -150,8 +150,8 @@ func (d *Device) trim() error {
 // Trim gives the device memory that d keeps for later back to the driver and other programs, as PyTorch's
 // empty_cache does. It waits until the work issued so far is complete. Allocations take longer for a while.
 func (d *Device) Trim() error {
-	if d == nil {
-		return errors.New("asynccopy: Trim: the device is nil")
+	if d.missing() {
+		return d.errNoDevice("Trim")
 	}
 	if !d.gate.enter() {
 		return d.closedError("Trim")

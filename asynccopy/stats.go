@@ -72,6 +72,9 @@ func (t *traffic) read() Traffic {
 
 // Stats returns the figures of d, of a closed device too. It does not ask the driver.
 func (d *Device) Stats() Stats {
+	if d.missing() {
+		return Stats{}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Stats{

@@ -11,7 +11,6 @@ package asynccopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -51,8 +50,8 @@ func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
 }
 
 func (d *Device) newStream(call string, priority int) (*Stream, error) {
-	if d == nil {
-		return nil, fmt.Errorf("asynccopy: %s: the device is nil", call)
+	if d.missing() {
+		return nil, d.errNoDevice(call)
 	}
 	if !d.gate.enter() {
 		return nil, d.closedError(call)
@@ -83,8 +82,8 @@ func (d *Device) newStream(call string, priority int) (*Stream, error) {
 // closed with the device: its own Close does nothing. It is an ordinary stream, not CUDA's default stream, which
 // waits for others.
 func (d *Device) Default() (*Stream, error) {
-	if d == nil {
-		return nil, errors.New("asynccopy: Default: the device is nil")
+	if d.missing() {
+		return nil, d.errNoDevice("Default")
 	}
 	if s := d.dflt.Load(); s != nil {
 		return s, nil
@@ -102,14 +101,19 @@ func (d *Device) Default() (*Stream, error) {
 	return d.dflt.Load(), nil
 }
 
-// Device returns the device that s belongs to.
-func (s *Stream) Device() *Device { return s.dev }
+// Device returns the device that s belongs to, nil for a nil or zero Stream.
+func (s *Stream) Device() *Device {
+	if s == nil {
+		return nil
+	}
+	return s.dev
+}
 
 // Handle returns the driver's handle, a CUstream on a CUDA device, for work that other code issues. It waits
 // until copies of pageable memory that were started on s have been issued, so that work which is issued
 // to the handle now comes after them; call it again after each such copy. 0 if s is closed.
 func (s *Stream) Handle() uintptr {
-	if s == nil || !s.gate.enter() {
+	if s.missing() || !s.gate.enter() {
 		return 0
 	}
 	defer s.gate.leave()
@@ -245,8 +249,8 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext("Synchronize")
 	}
-	if s == nil {
-		return errNilStream("Synchronize")
+	if s.missing() {
+		return s.errNoStream("Synchronize")
 	}
 	if !s.gate.enter() {
 		return s.closedError("Synchronize")
@@ -306,8 +310,8 @@ func (s *Stream) sync(ctx context.Context) error {
 // Close waits until the work issued to s is complete and releases s. Tensors made on s stay. Closing again,
 // or after the device was closed, or the stream of Device.Default, does nothing and returns nil.
 func (s *Stream) Close() error {
-	if s == nil {
-		return errNilStream("Close")
+	if s.missing() {
+		return s.errNoStream("Close")
 	}
 	if s.shared {
 		return nil
@@ -366,8 +370,8 @@ func (s *Stream) abandon(e *Event, err error) error {
 
 // enter admits a call. One that issues work which has to follow the stages before it calls awaitTurn then.
 func (s *Stream) enter(call string) error {
-	if s == nil {
-		return errNilStream(call)
+	if s.missing() {
+		return s.errNoStream(call)
 	}
 	if !s.gate.enter() {
 		return s.closedError(call)
@@ -379,7 +383,16 @@ func (s *Stream) enter(call string) error {
 	return nil
 }
 
-func errNilStream(call string) error { return fmt.Errorf("asynccopy: %s: the stream is nil", call) }
+// missing reports whether s is nil, or the zero Stream, which no Device made.
+func (s *Stream) missing() bool { return s == nil || s.dev == nil }
+
+// errNoStream is the error of a call on such a one.
+func (s *Stream) errNoStream(call string) error {
+	if s == nil {
+		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
+	}
+	return fmt.Errorf("asynccopy: %s: the stream is a zero Stream, want one of Device.NewStream", call)
+}
 
 func (s *Stream) closedError(call string) error {
 	return fmt.Errorf("asynccopy: %s: the stream is %w", call, ErrClosed)

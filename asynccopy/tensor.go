@@ -226,8 +226,8 @@ func (x *Tensor) check(s *Stream, call string) error {
 	switch {
 	case x == nil || x.buf == nil:
 		return fmt.Errorf("asynccopy: %s: the tensor is nil", call)
-	case s == nil:
-		return fmt.Errorf("asynccopy: %s: the stream is nil", call)
+	case s.missing():
+		return s.errNoStream(call)
 	case x.buf.dev != s.dev:
 		return fmt.Errorf("asynccopy: %s: the tensor is on %v, the stream on %v: want one Device, of one call of Open", call, x.buf.dev, s.dev)
 	}
@@ -269,11 +269,21 @@ func (x *Tensor) Shape() tensor.Shape { return x.shape().Clone() }
 // Dtype returns the type of x's elements.
 func (x *Tensor) Dtype() tensor.Dtype { return x.dtype }
 
-// Device returns the device that x is on.
-func (x *Tensor) Device() *Device { return x.buf.dev }
+// Device returns the device that x is on, nil for a zero Tensor.
+func (x *Tensor) Device() *Device {
+	if x.buf == nil {
+		return nil
+	}
+	return x.buf.dev
+}
 
 // Size returns the number of elements; 1 for a scalar.
-func (x *Tensor) Size() int { return int(x.size / int64(x.dtype.Size())) }
+func (x *Tensor) Size() int {
+	if x.dtype.Type == nil {
+		return 0 // a zero Tensor
+	}
+	return int(x.size / int64(x.dtype.Size()))
+}
 
 // Data returns x itself: there is no host slice to give, and code that asserts one fails with a text that
 // names this type.
@@ -287,16 +297,25 @@ func (x *Tensor) MemSize() uintptr { return uintptr(x.size) }
 
 // Format prints dtype, shape and device, with every verb. The elements stay where they are.
 func (x *Tensor) Format(f fmt.State, verb rune) {
+	if x == nil || x.buf == nil {
+		fmt.Fprint(f, "no tensor")
+		return
+	}
 	fmt.Fprintf(f, "%v%v on %v", x.dtype, x.Shape(), x.buf.dev)
 }
 
 // String names the device that s is a stream of.
 func (s *Stream) String() string {
-	if s == nil || s.dev == nil {
+	if s.missing() {
 		return "no stream"
 	}
 	return "stream on " + s.dev.String()
 }
 
 // String returns the device's number and name.
-func (d *Device) String() string { return fmt.Sprintf("device %d (%s)", d.ordinal, d.Name()) }
+func (d *Device) String() string {
+	if d.missing() {
+		return "no device"
+	}
+	return fmt.Sprintf("device %d (%s)", d.ordinal, d.Name())
+}

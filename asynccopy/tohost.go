@@ -78,14 +78,27 @@ func (s *Stream) copyToPinned(a access, host *tensor.Dense, engine *pintensor.En
 }
 
 // Ready returns the event of the copy.
-func (d *Download) Ready() *Event { return d.ready }
+func (d *Download) Ready() *Event {
+	if d == nil || d.ready == nil {
+		return new(Event)
+	}
+	return d.ready
+}
+
+// String says what is known of the copy without asking the driver.
+func (d *Download) String() string {
+	if d == nil || d.ready == nil {
+		return "no download"
+	}
+	return "download, " + d.ready.String()
+}
 
 // Wait returns the copy when it is complete, the same Dense each time. It is the caller's, to Release to
 // pintensor.Default() or to leave to the collector. When ctx ends first Wait returns its error; the copy
 // goes on and Wait may be called again.
 func (d *Download) Wait(ctx context.Context) (*tensor.Dense, error) {
-	if d == nil {
-		return nil, errors.New("asynccopy: Wait: the download is nil")
+	if d == nil || d.ready == nil {
+		return nil, errors.New("asynccopy: Wait: the download is nil, or a zero Download, want one of ToHost")
 	}
 	if err := d.ready.Wait(ctx); err != nil {
 		if done, failed := d.ready.Done(); done && failed != nil { // and not only ctx has ended

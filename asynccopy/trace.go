@@ -206,4 +206,9 @@ func WithTrace(t *Trace) Option {
 }
 
 // Trace returns the trace that d was opened with, nil if none: whose methods may be called all the same.
-func (d *Device) Trace() *Trace { return d.trace }
+func (d *Device) Trace() *Trace {
+	if d == nil {
+		return nil
+	}
+	return d.trace
+}
