@@ -29,12 +29,21 @@ step() {
 	printf '%4ds  %s\n' $((SECONDS - begin)) "${*/#$bin\//}" | cut -c1-150
 }
 
+# binary PACKAGE: where the package's tests are built
+binary() { echo "$bin/$(echo "$1" | tr -c 'a-z\n' _).test"; }
+
 # bench PART PACKAGE PATTERN [TIME]: runs benchmarks, and logs the command that a reader would give
 bench() {
 	local part=$1 package=$2 pattern=$3 time=${4:-$BENCHTIME}
-	local test=$bin/$(echo "$package" | tr -c 'a-z\n' _).test
+	local test=$(binary "$package")
+	if [ $building ]; then
+		[ -e "$test.log" ] || { touch "$test.log"; go test -c -o "$test" "$package" >"$test.log" 2>&1 & }
+		return
+	fi
 	if [ ! -e "$test" ]; then
-		go test -c -o "$test" "$package" 2>>"$out/errors.log" || { failed=1; echo "FAILED: go test -c $package" | tee -a "$out/errors.log"; return; }
+		failed=1
+		{ echo "FAILED: go test -c $package"; cat "$test.log"; } | tee -a "$out/errors.log"
+		return
 	fi
 	echo "# go test -run '^\$' -bench '$pattern' -benchtime $time $package" >>"$out/$part.bench"
 	cd "$package" || return
@@ -46,7 +55,7 @@ bench() {
 peer() {
 	local part=$1
 	shift
-	[ -n "$python" ] || return
+	[ -n "$python" ] && [ ! $building ] || return 0
 	step "$part.jsonl" "$python" "$here/$@"
 }
 
@@ -79,8 +88,8 @@ rm -f "$out/errors.log"
 facts >"$out/machine.txt" 2>>"$out/errors.log"
 for part in "$@"; do rm -f "$out/$part.bench" "$out/$part.jsonl"; done
 
-for part in "$@"; do
-	case $part in
+measure() {
+	case $1 in
 	pin)
 		bench pin . '^Benchmark(New|Empty|Pin)$'
 		bench pin ./pintensor '^Benchmark(NewReleaseParallel|Buffer.*|Pin)$'
@@ -116,10 +125,17 @@ for part in "$@"; do
 		peer train torch_baseline.py compile
 		;;
 	*)
-		echo "run.sh: no part $part: pin, copy, load and train are expected" >&2
+		echo "run.sh: no part $1: pin, copy, load and train are expected" >&2
 		exit 2
 		;;
 	esac
-done
+}
+
+building=1
+for part in "$@"; do measure "$part"; done
+wait
+building=
+echo "built in $SECONDS s"
+for part in "$@"; do measure "$part"; done
 echo "$SECONDS s, logs in $out"
 exit $failed
