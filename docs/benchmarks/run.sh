@@ -77,13 +77,11 @@ facts() {
 		echo "cuda: $(nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p' | head -1)"
 		echo "pcie: $(nvidia-smi --query-gpu=pcie.link.gen.max,pcie.link.width.max --format=csv,noheader | head -1 | sed 's/, / x/')"
 	fi
-	[ -z "$python" ] || "$python" -c 'import torch; print("torch:", torch.__version__)'
+	echo "torch: $torch"
 }
 
 python=
-if command -v nvidia-smi >/dev/null && python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-	python=python3
-fi
+torch=$(python3 -c 'import torch; torch.cuda.is_available() and print(torch.__version__)' 2>/dev/null) && [ -n "$torch" ] && python=python3
 rm -f "$out/errors.log"
 facts >"$out/machine.txt" 2>>"$out/errors.log"
 for part in "$@"; do rm -f "$out/$part.bench" "$out/$part.jsonl"; done
