@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mnist are the networks of examples/mnist, and the larger CNN of the targets.
+// mnist are the networks of examples/mnist.
 var mnist = []model{
 	{"mlp", tensor.Shape{784}, tensor.Shape{10}, func(b *builder, x, y *G.Node) *G.Node {
 		x = b.must(G.Rectify(b.dense(x, 300, true)))
@@ -30,6 +30,15 @@ var mnist = []model{
 			x = b.must(G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}))
 		}
 		return b.crossEntropy(b.dense(b.flatten(x), 10, true), y)
+	}},
+	{"convnet", tensor.Shape{1, 28, 28}, tensor.Shape{10}, func(b *builder, x, y *G.Node) *G.Node {
+		for _, channels := range []int{32, 64, 128} {
+			bias := b.weight(0, 1, channels, 1, 1)
+			x = b.must(G.Rectify(b.must(G.BroadcastAdd(b.conv(x, channels), bias, nil, []byte{0, 2, 3}))))
+			x = b.must(G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}))
+		}
+		x = b.must(G.Rectify(b.dense(b.flatten(x), 625, true)))
+		return b.crossEntropy(b.dense(x, 10, true), y)
 	}},
 }
 

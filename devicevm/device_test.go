@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/pintensor/pin/devicevm/internal/emulate"
@@ -14,11 +15,14 @@ import (
 	"github.com/pintensor/pin/internal/soft"
 )
 
-// kinds are the devices. The software device's memory is NaN at first, and its work runs as late as it may.
-var kinds = []struct {
+// deviceKind is a kind of device.
+type deviceKind struct {
 	name   string
 	driver func(t testing.TB) driver.Driver
-}{
+}
+
+// kinds are the devices. The software device's memory is NaN at first, and its work runs as late as it may.
+var kinds = []deviceKind{
 	{"software", func(testing.TB) driver.Driver { return soft.New(soft.Config{Late: true}) }},
 	{"emulated", emulate.Open},
 	{"cuda", func(t testing.TB) driver.Driver {
@@ -32,6 +36,8 @@ var kinds = []struct {
 
 var kind int // of kinds, that the tests run on now
 
+var only = flag.String("device", "", "run on this device alone: software, emulated or cuda")
+
 // TestMain runs all tests on the software device, on an emulated GPU, and on a GPU if there is one, as there must be
 // under REQUIRE_GPU.
 func TestMain(m *testing.M) {
@@ -40,7 +46,14 @@ func TestMain(m *testing.M) {
 	_, err := cuda.Load()
 	gpu := err == nil || os.Getenv("REQUIRE_GPU") != ""
 	code := 0
+	if *only != "" && !slices.ContainsFunc(kinds, func(k deviceKind) bool { return k.name == *only }) {
+		fmt.Fprintf(os.Stderr, "-device is %q, want software, emulated or cuda\n", *only)
+		os.Exit(2)
+	}
 	for kind = range kinds {
+		if *only != "" && *only != kinds[kind].name {
+			continue
+		}
 		switch kinds[kind].name {
 		case "cuda":
 			if !gpu {

@@ -16,7 +16,7 @@ func openNetwork[T float](m model[T], cfg config) (*network[T], *asynccopy.Devic
 	if err != nil {
 		return nil, nil, err
 	}
-	net, err := newNetwork(m, dev, cfg.batch, cfg.learningRate, cfg.seed)
+	net, err := newNetwork(m, dev, cfg.batch, cfg.newSolver(), cfg.seed)
 	if err == nil {
 		return net, dev, nil
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -75,17 +76,21 @@ func (d *display) start(name string, batches int) *progress {
 	return p
 }
 
-// step reports one more batch, and the loss of late.
+// step reports one more batch, and the loss of late, NaN if it is not known yet.
 func (p *progress) step(images int, loss float64) {
+	known := ""
+	if !math.IsNaN(loss) {
+		known = fmt.Sprintf("  loss %.4f", loss)
+	}
 	before := p.done * lines / p.batches
 	p.done++
 	p.images += images
 	switch {
 	case p.bar != nil:
 		p.bar.Add(1) // an error is one of the terminal's, and spoils the bar only
-		p.bar.Describe(fmt.Sprintf("%s  loss %.4f  %.0f images/s", p.name, loss, p.rate()))
+		p.bar.Describe(fmt.Sprintf("%s%s  %.0f images/s", p.name, known, p.rate()))
 	case p.done*lines/p.batches > before && p.done < p.batches:
-		p.display.printf("%s  %d%%  loss %.4f  %.0f images/s\n", p.name, 100*p.done/p.batches, loss, p.rate())
+		p.display.printf("%s  %d%%%s  %.0f images/s\n", p.name, 100*p.done/p.batches, known, p.rate())
 	}
 }
 

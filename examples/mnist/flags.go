@@ -19,11 +19,11 @@ var errUsage = errors.New("run with -h for help")
 
 // config is the command line.
 type config struct {
-	data, device, dtype, model string
-	plot, save, resume         string
-	epochs, batch, workers     int
-	learningRate               float64
-	seed                       uint64
+	data, device, dtype, model, solver string
+	plot, save, resume                 string
+	epochs, batch, workers, interval   int
+	learningRate                       float64
+	seed                               uint64
 }
 
 const maxWorkers = 4096 // the loader's own limit
@@ -44,11 +44,13 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.StringVar(&c.data, "data", "", "`folder` with the four MNIST files, gzipped or not (default $MNIST_DIR, else a Go module with them is downloaded once)")
 	flags.IntVar(&c.epochs, "epochs", 2, "passes over the training images")
 	flags.IntVar(&c.batch, "batch", 64, "images a batch")
-	flags.Float64Var(&c.learningRate, "lr", 0.1, "learning rate of the gradient descent")
+	flags.StringVar(&c.solver, "solver", "adam", "sgd, momentum or adam")
+	flags.Float64Var(&c.learningRate, "lr", 0, "learning rate (default what suits the solver and the batch)")
+	flags.IntVar(&c.interval, "log-interval", 50, "`steps` from one look at the loss to the next: a GPU is waited for then")
 	flags.IntVar(&c.workers, "workers", 0, "goroutines that prepare batches (0: as the loader finds best)")
 	flags.Uint64Var(&c.seed, "seed", 1, "seed of the weights and of the order of the images")
 	flags.StringVar(&c.dtype, "dtype", "float32", "float32 or float64")
-	flags.StringVar(&c.model, "model", "mlp", "mlp (784-300-100-10) or cnn (two convolutions)")
+	flags.StringVar(&c.model, "model", "mlp", "mlp (784-300-100-10), cnn (two convolutions) or convnet (three larger ones, for a GPU)")
 	flags.StringVar(&c.device, "device", "auto", "cuda, cpu, or auto: cuda where there is one")
 	flags.StringVar(&c.save, "save", "", "`file` for a checkpoint after each epoch")
 	flags.StringVar(&c.resume, "resume", "", "`file` with a checkpoint to go on from, up to -epochs")
@@ -67,6 +69,11 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	case flags.NArg() > 0:
 		return c, fmt.Errorf("argument %q: only flags are expected; %w", flags.Arg(0), errUsage)
 	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "lr" })
+	if !given {
+		c.learningRate = learningRate(c.solver, c.batch)
+	}
 	return c, c.check()
 }
 
@@ -77,14 +84,18 @@ func (c *config) check() error {
 		return badFlag("epochs", c.epochs, "at least 1")
 	case c.batch < 1:
 		return badFlag("batch", c.batch, "at least 1")
+	case c.solver != "sgd" && c.solver != "momentum" && c.solver != "adam":
+		return badFlag("solver", c.solver, "sgd, momentum or adam")
+	case c.interval < 1:
+		return badFlag("log-interval", c.interval, "at least 1")
 	case !(c.learningRate > 0) || math.IsInf(c.learningRate, 0): // NaN is not > 0 either
 		return badFlag("lr", c.learningRate, "a number above 0")
 	case c.workers < 0 || c.workers > maxWorkers:
 		return badFlag("workers", c.workers, fmt.Sprintf("0 to %d", maxWorkers))
 	case c.dtype != "float32" && c.dtype != "float64":
 		return badFlag("dtype", c.dtype, "float32 or float64")
-	case c.model != "mlp" && c.model != "cnn":
-		return badFlag("model", c.model, "mlp or cnn")
+	case c.model != "mlp" && c.model != "cnn" && c.model != "convnet":
+		return badFlag("model", c.model, "mlp, cnn or convnet")
 	case c.device != "auto" && c.device != "cuda" && c.device != "cpu":
 		return badFlag("device", c.device, "auto, cuda or cpu")
 	}

@@ -17,13 +17,16 @@ import (
 func TestParseFlags(t *testing.T) {
 	check(t)
 	plot := filepath.Join(t.TempDir(), "loss.PNG")
-	got, err := parseFlags(strings.Fields("-data d -epochs 3 -batch 1 -lr 0.5 -workers 4 -dtype float64 -model cnn -device cpu -save s -resume r -plot "+plot), io.Discard)
+	got, err := parseFlags(strings.Fields("-data d -epochs 3 -batch 1 -lr 0.5 -workers 4 -dtype float64 -model cnn -device cpu -save s -resume r -solver sgd -log-interval 7 -plot "+plot), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config{data: "d", epochs: 3, batch: 1, learningRate: 0.5, workers: 4, seed: 1, dtype: "float64", model: "cnn", device: "cpu", save: "s", resume: "r", plot: plot}
+	want := config{data: "d", epochs: 3, batch: 1, learningRate: 0.5, workers: 4, seed: 1, dtype: "float64", model: "cnn", device: "cpu", solver: "sgd", interval: 7, save: "s", resume: "r", plot: plot}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, err = parseFlags(strings.Fields("-batch 256"), io.Discard); err != nil || got.solver != "adam" || got.learningRate != 0.002 {
+		t.Errorf("solver %s, learning rate %v, %v, want adam and the root of the batch", got.solver, got.learningRate, err)
 	}
 	if got, err = parseFlags([]string{"-seed", "18446744073709551615"}, io.Discard); err != nil || got.seed != math.MaxUint64 {
 		t.Errorf("largest seed: %v, %v", got.seed, err)
@@ -40,6 +43,8 @@ func TestBadFlags(t *testing.T) {
 		"-batch 0":                        `"0" for flag -batch: expected at least 1`,
 		"-batch -64":                      `"-64" for flag -batch`,
 		"-batch 99999999999999999999":     `"99999999999999999999" for flag -batch`,
+		"-solver lion":                    `"lion" for flag -solver: expected sgd, momentum or adam`,
+		"-log-interval 0":                 `"0" for flag -log-interval: expected at least 1`,
 		"-lr 0":                           `"0" for flag -lr: expected a number above 0`,
 		"-lr -1":                          `"-1" for flag -lr`,
 		"-lr NaN":                         `"NaN" for flag -lr`,
@@ -48,7 +53,7 @@ func TestBadFlags(t *testing.T) {
 		"-workers 5000":                   `"5000" for flag -workers: expected 0 to 4096`,
 		"-seed -1":                        `"-1" for flag -seed`,
 		"-dtype int8":                     `"int8" for flag -dtype: expected float32 or float64`,
-		"-model resnet":                   `"resnet" for flag -model: expected mlp or cnn`,
+		"-model resnet":                   `"resnet" for flag -model: expected mlp, cnn or convnet`,
 		"-plot loss.jpg":                  `"loss.jpg" for flag -plot: expected a name ending in .png`,
 		"-plot " + dir + "/missing/a.png": `/missing/a.png" for flag -plot: expected a file in a folder that exists`,
 		"-device tpu":                     `"tpu" for flag -device: expected auto, cuda or cpu`,
@@ -110,7 +115,7 @@ func TestHelp(t *testing.T) {
 	if !errors.Is(err, flag.ErrHelp) || status(err) != 0 {
 		t.Errorf("error %v with status %d, want flag.ErrHelp with 0", err, status(err))
 	}
-	for _, name := range []string{"data", "epochs", "batch", "lr", "workers", "seed", "dtype", "model", "plot", "device", "save", "resume"} {
+	for _, name := range []string{"data", "epochs", "batch", "lr", "workers", "seed", "dtype", "model", "plot", "device", "save", "resume", "solver", "log-interval"} {
 		if !strings.Contains(out.String(), "-"+name+" ") {
 			t.Errorf("help lacks -%s:\n%s", name, &out)
 		}

@@ -1,4 +1,4 @@
-// The two networks, and the layers that they are made of.
+// The networks, and the layers that they are made of.
 
 package main
 
@@ -20,8 +20,11 @@ type model[T float] struct {
 
 // modelNamed returns the model that the flag -model names.
 func modelNamed[T float](name string) model[T] {
-	if name == "cnn" {
+	switch name {
+	case "cnn":
 		return model[T]{"cnn, two convolutions of 8 and 16 channels", tensor.Shape{1, height, width}, cnn[T]}
+	case "convnet":
+		return model[T]{"convnet, three convolutions of 32, 64 and 128 channels", tensor.Shape{1, height, width}, convnet[T]}
 	}
 	return model[T]{"mlp 784-300-100-10", tensor.Shape{pixels}, mlp[T]}
 }
@@ -36,6 +39,15 @@ func cnn[T float](b *builder[T], x *G.Node) *G.Node {
 	x = b.pool(b.rectify(b.convolve(x, 8)))  // 28 x 28 -> 14 x 14
 	x = b.pool(b.rectify(b.convolve(x, 16))) // -> 7 x 7
 	return b.dense(b.flatten(x), classes)
+}
+
+// convnet is the network of Gorgonia's example of this name, without its dropout.
+func convnet[T float](b *builder[T], x *G.Node) *G.Node {
+	for _, channels := range []int{32, 64, 128} { // 28 x 28 -> 14 x 14 -> 7 x 7 -> 3 x 3
+		x = b.pool(b.rectify(b.bias(b.convolve(x, channels))))
+	}
+	x = b.rectify(b.dense(b.flatten(x), 625))
+	return b.dense(x, classes)
 }
 
 // builder adds layers to a graph. It remembers the first error; layers after it do nothing, so that a
@@ -94,6 +106,15 @@ func (b *builder[T]) convolve(x *G.Node, channels int) *G.Node {
 	return b.apply(func() (*G.Node, error) {
 		return G.Conv2d(x, w, tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1})
 	})
+}
+
+// bias adds a number to each channel of images.
+func (b *builder[T]) bias(x *G.Node) *G.Node {
+	if b.err != nil {
+		return nil
+	}
+	bias := b.weight(0, 1, x.Shape()[1], 1, 1)
+	return b.apply(func() (*G.Node, error) { return G.BroadcastAdd(x, bias, nil, []byte{0, 2, 3}) })
 }
 
 // pool halves height and width: the largest of each 2 x 2.

@@ -9,6 +9,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -22,10 +23,10 @@ type network[T float] struct {
 	weights []*tensor.Dense // as they were at first; close brings what was learnt
 
 	// Training: from a batch of images and labels to new weights.
-	trainer   *devicevm.VM
-	nodes     G.Nodes // the weights
-	x, y      *G.Node
-	lossValue G.Value
+	trainer *devicevm.VM
+	nodes   G.Nodes // the weights
+	x, y    *G.Node
+	cost    *G.Node
 
 	// Prediction: from a batch of images to a score for each class.
 	predictor   *devicevm.VM
@@ -34,10 +35,9 @@ type network[T float] struct {
 }
 
 // newNetwork makes a network on dev with weights drawn from seed, for batches of the given size.
-func newNetwork[T float](m model[T], dev *asynccopy.Device, batch int, learningRate float64, seed uint64) (*network[T], error) {
+func newNetwork[T float](m model[T], dev *asynccopy.Device, batch int, solver G.Solver, seed uint64) (*network[T], error) {
 	n := new(network[T])
 	random := rand.New(rand.NewPCG(seed, 0))
-	solver := G.NewVanillaSolver(G.WithLearnRate(learningRate))
 	if err := n.buildTrainer(m, dev, batch, solver, random); err != nil {
 		return nil, fmt.Errorf("graph for training: %w", err)
 	}
@@ -55,16 +55,16 @@ func (n *network[T]) buildTrainer(m model[T], dev *asynccopy.Device, batch int, 
 	if b.err != nil {
 		return b.err
 	}
-	loss, err := crossEntropy(logits, n.y)
-	if err != nil {
+	var err error
+	if n.cost, err = crossEntropy(logits, n.y); err != nil {
 		return err
 	}
-	G.Read(loss, &n.lossValue)
-	if _, err := G.Grad(loss, b.nodes...); err != nil {
+	if _, err := G.Grad(n.cost, b.nodes...); err != nil {
 		return err
 	}
 	n.weights, n.nodes = b.values, b.nodes
-	n.trainer, err = devicevm.New(b.graph, dev, devicevm.WithSolver(solver))
+	// Nothing is read in each step, so that the next ones are prepared while a GPU still computes: see loss.
+	n.trainer, err = devicevm.New(b.graph, dev, devicevm.WithSolver(solver), devicevm.WithReadEvery(math.MaxInt))
 	return err
 }
 
@@ -109,16 +109,22 @@ func crossEntropy(logits, y *G.Node) (*G.Node, error) {
 	return G.Neg(mean)
 }
 
-// train takes one step of gradient descent and returns the loss before it. x and y are tensors of the host,
-// which are copied, or of the device, which are used where they are. Neither is needed afterwards.
-func (n *network[T]) train(x, y G.Value) (loss float64, err error) {
+// train takes one step of the solver. x and y are tensors of the host, which are copied, or of the device, which are
+// used where they are. Neither is needed afterwards.
+func (n *network[T]) train(x, y G.Value) error {
 	if err := errors.Join(n.trainer.Let(n.x, x), n.trainer.Let(n.y, y)); err != nil {
+		return err
+	}
+	return n.trainer.RunAll()
+}
+
+// loss returns the loss of the latest step, before it changed the weights. It waits for the step.
+func (n *network[T]) loss() (float64, error) {
+	v, err := n.trainer.Value(n.cost)
+	if err != nil {
 		return 0, err
 	}
-	if err := n.trainer.RunAll(); err != nil {
-		return 0, err
-	}
-	return float64(n.lossValue.Data().(T)), nil
+	return float64(v.Data().(T)), nil
 }
 
 // predict returns the class of each image of x, a tensor as those of train.

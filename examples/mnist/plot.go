@@ -13,30 +13,38 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// curve is the loss of each batch, and the test accuracy after each epoch.
+// curve is the loss of the batches that were looked at, and the test accuracy after each epoch.
 type curve struct {
-	losses  []float64
+	steps   int // batches so far
+	at      []int
+	losses  []float64 // of the batches at
 	average float64   // exponential, of the losses
-	smooth  []float64 // its value after each batch
+	smooth  []float64 // its value after each of the losses
 	ends    []int     // how many batches there were when each epoch ended
 	tests   []float64 // accuracy then, in percent
 }
 
-// memory is how many batches, about, the smoothed loss looks back.
-const memory = 50
+// memory is how many losses, about, the smoothed loss looks back.
+const memory = 20
 
 func (c *curve) add(loss float64) {
-	c.losses = append(c.losses, loss)
+	c.at, c.losses = append(c.at, c.steps), append(c.losses, loss)
 	c.average += (loss - c.average) / memory
 	// The average begins at 0; this is what it lacks because of that (Kingma and Ba 2015, "bias correction").
 	missing := math.Pow(1-1.0/memory, float64(len(c.losses)))
 	c.smooth = append(c.smooth, c.average/(1-missing))
 }
 
-func (c *curve) smoothed() float64 { return c.smooth[len(c.smooth)-1] }
+// smoothed is the latest smoothed loss, NaN before the first.
+func (c *curve) smoothed() float64 {
+	if len(c.smooth) == 0 {
+		return math.NaN()
+	}
+	return c.smooth[len(c.smooth)-1]
+}
 
 func (c *curve) endEpoch(accuracy float64) {
-	c.ends = append(c.ends, len(c.losses))
+	c.ends = append(c.ends, c.steps)
 	c.tests = append(c.tests, accuracy)
 }
 
@@ -61,7 +69,7 @@ func (c *curve) save(path string) error {
 	p.Legend.XOffs, p.Legend.YOffs = -vg.Points(8), -vg.Points(4)
 	p.Add(plotter.NewGrid())
 
-	if err := c.addLine(p, "each batch", c.losses, pale, 0.5); err != nil {
+	if err := c.addLine(p, "a batch", c.losses, pale, 0.5); err != nil {
 		return err
 	}
 	if err := c.addLine(p, fmt.Sprintf("mean of the last %d or so", memory), c.smooth, blue, 1.5); err != nil {
@@ -69,7 +77,7 @@ func (c *curve) save(path string) error {
 	}
 	// By itself the plot would put 0 on an axis for values that are all the same, and a logarithm then
 	// panics.
-	p.X.Min, p.X.Max = 0, float64(len(c.losses))
+	p.X.Min, p.X.Max = 0, float64(c.steps)
 	p.Y.Min, p.Y.Max = p.Y.Min/1.2, p.Y.Max*1.2
 	if err := c.addEpochs(p); err != nil {
 		return err
@@ -102,7 +110,7 @@ const floor = 1e-6
 func (c *curve) addLine(p *plot.Plot, name string, values []float64, shade color.Color, width float64) error {
 	points := make(plotter.XYs, len(values))
 	for i, v := range values {
-		points[i] = plotter.XY{X: float64(i + 1), Y: max(v, floor)}
+		points[i] = plotter.XY{X: float64(c.at[i]), Y: max(v, floor)}
 	}
 	line, err := plotter.NewLine(points)
 	if err != nil {

@@ -55,6 +55,7 @@ type session[T float] struct {
 	net         *network[T]
 	train, test *dataloader.Loader
 	answers     []byte // the labels of the test images
+	interval    int    // steps from one look at the loss to the next
 	curve       curve
 	show        *display
 	bar         *progress // of the epoch that is trained
@@ -75,7 +76,7 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 		return err
 	}
 	defer func() { err = errors.Join(err, copies.Close()) }()
-	s := &session[T]{net: net, answers: testImages.labels, show: show}
+	s := &session[T]{net: net, answers: testImages.labels, interval: cfg.interval, show: show}
 	train, err := newLoader[T](cfg, trainImages, m.input, copies, true, s.progress)
 	if err != nil {
 		return err
@@ -150,8 +151,8 @@ func (s *session[T]) epoch(ctx context.Context, cfg config, epoch int) error {
 func (s *session[T]) trainOnce(ctx context.Context, name string) error {
 	s.bar = s.show.start(name, s.train.Len())
 	defer s.bar.stop()
-	var sum float64 // of the losses of all images
-	var seen int
+	var sum float64 // of the losses that were looked at
+	var looks, seen int
 	var waited time.Duration
 	begin := time.Now()
 	ready := begin // when the network was ready for the next batch
@@ -162,22 +163,29 @@ func (s *session[T]) trainOnce(ctx context.Context, name string) error {
 		waited += time.Since(ready)
 
 		// b and its tensors are ours until the next turn of the loop; then their memory gets another batch.
-		loss, err := s.net.train(b.Device(fieldImage), b.Device(fieldLabel))
-		if err != nil {
+		if err := s.net.train(b.Device(fieldImage), b.Device(fieldLabel)); err != nil {
 			return err
 		}
-		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return fmt.Errorf("%s: the loss is %v at batch %d: a smaller -lr may help", name, loss, b.Index)
+		s.curve.steps++
+		if s.curve.steps%s.interval == 0 || b.Index == s.train.Len()-1 {
+			loss, err := s.net.loss()
+			if err != nil {
+				return err
+			}
+			if math.IsNaN(loss) || math.IsInf(loss, 0) {
+				return fmt.Errorf("%s: the loss is %v at batch %d: a smaller -lr may help", name, loss, b.Index)
+			}
+			sum += loss
+			looks++
+			s.curve.add(loss)
 		}
-		sum += loss * float64(b.Len())
 		seen += b.Len()
-		s.curve.add(loss)
 		ready = time.Now()
 	}
 	s.bar.stop()
 	took := time.Since(begin)
 	s.show.printf("%s in %.3fs: loss %.4f, %.0f images/s, %.1f µs a step, %.1f%% of the time waiting for data\n", name,
-		took.Seconds(), sum/float64(seen), float64(seen)/took.Seconds(), 1e6*took.Seconds()/float64(s.train.Len()), 100*waited.Seconds()/took.Seconds())
+		took.Seconds(), sum/float64(looks), float64(seen)/took.Seconds(), 1e6*took.Seconds()/float64(s.train.Len()), 100*waited.Seconds()/took.Seconds())
 	return nil
 }
 

@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 	check(t)
 	dir := writeFiles(t, bars(330, 1), bars(103, 2))
 	plot := filepath.Join(t.TempDir(), "loss.png")
-	out := runs(t, dir, "-batch", "32", "-epochs", "4", "-lr", "0.05", "-plot", plot)
+	out := runs(t, dir, "-batch", "32", "-epochs", "4", "-solver", "sgd", "-lr", "0.05", "-log-interval", "3", "-plot", plot)
 	if !strings.HasPrefix(out, "330 training and 103 test images from "+dir+"\n") {
 		t.Errorf("first line of\n%s", out)
 	}
@@ -148,9 +148,9 @@ func TestRunErrors(t *testing.T) {
 		is     error
 		status int
 	}{
-		"-batch 41":                            {`"41" for flag -batch: expected at most the 40 training images`, errUsage, 2},
-		"-batch 8 -lr 1e30":                    {"epoch 1/2: the loss is NaN", nil, 1},
-		"-batch 8 -data " + dir + "/not-there": {"not-there", fs.ErrNotExist, 1},
+		"-batch 41":                                         {`"41" for flag -batch: expected at most the 40 training images`, errUsage, 2},
+		"-batch 8 -solver sgd -lr 1e30":                     {"epoch 1/2: the loss is NaN", nil, 1},
+		"-batch 8 -data " + dir + "/not-there":              {"not-there", fs.ErrNotExist, 1},
 		"-batch 8 -data " + dir + "/t10k-labels-idx1-ubyte": {"t10k-labels-idx1-ubyte", nil, 1},
 	} {
 		var out bytes.Buffer
@@ -192,7 +192,7 @@ func TestInterrupt(t *testing.T) {
 		plot := filepath.Join(t.TempDir(), "loss.png")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		out := &cancelAfter{text: after, cancel: cancel}
-		err := run(ctx, []string{"-data", dir, "-batch", "4", "-epochs", "1000000", "-plot", plot}, out, &bytes.Buffer{})
+		err := run(ctx, []string{"-data", dir, "-batch", "4", "-epochs", "1000000", "-log-interval", "2", "-plot", plot}, out, &bytes.Buffer{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || status(err) != 130 {
 			t.Errorf("after %q: error %q with status %d, want %q with 130", after, err, status(err), want)
 		}
@@ -221,7 +221,7 @@ func TestInterruptWhileReading(t *testing.T) {
 func TestErrorTakesBarAway(t *testing.T) {
 	check(t)
 	var terminal bytes.Buffer
-	cfg := config{device: "cpu", batch: 8, epochs: 1, learningRate: 1e30, model: "mlp"}
+	cfg := config{device: "cpu", solver: "sgd", batch: 8, epochs: 1, learningRate: 1e30, model: "mlp", interval: 1}
 	err := fit[float32](context.Background(), cfg, bars(80, 1), bars(8, 2), &display{results: io.Discard, terminal: &terminal})
 	if err == nil || !strings.Contains(err.Error(), "NaN") {
 		t.Fatalf("error %v, want one about NaN", err)

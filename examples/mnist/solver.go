@@ -1,0 +1,35 @@
+// The solver, and how fast it learns.
+
+package main
+
+import (
+	"math"
+
+	G "gorgonia.org/gorgonia"
+)
+
+// solver returns the solver that the flag -solver names.
+func (c *config) newSolver() G.Solver {
+	rate := G.WithLearnRate(c.learningRate)
+	switch c.solver {
+	case "momentum":
+		return G.NewMomentum(rate)
+	case "adam":
+		return G.NewAdamSolver(rate)
+	}
+	return G.NewVanillaSolver(rate)
+}
+
+// learningRate is what suits a solver, found by trying. With larger batches there are fewer steps, on gradients that
+// are less noisy, so each may be longer: in proportion for the two whose steps are, by the root for Adam, whose steps
+// are about as long as its rate (Krizhevsky 2014, Malladi et al. 2022).
+func learningRate(solver string, batch int) float64 {
+	more := max(float64(batch), 1) / 64
+	switch solver {
+	case "momentum":
+		return 0.02 * more
+	case "adam":
+		return 0.001 * math.Sqrt(more)
+	}
+	return 0.1 * more
+}
