@@ -13,33 +13,42 @@ import (
 
 // view is a view of memory with a shape and steps.
 func view(shape, steps []int) (*kernels.View, error) {
-	v := &kernels.View{}
+	var lengths, strides []int
 	for i, n := range shape {
 		if n == 1 {
 			continue
 		}
-		if k := v.Axes; k > 0 && int(v.Stride[k-1]) == steps[i]*n {
-			v.Shape[k-1] *= uint32(n)
-			v.Stride[k-1] = uint32(steps[i])
+		if k := len(lengths) - 1; k >= 0 && strides[k] == steps[i]*n {
+			lengths[k] *= n
+			strides[k] = steps[i]
 			continue
 		}
-		if v.Axes == kernels.MaxAxes {
-			return nil, fmt.Errorf("a tensor of shape %v has more than %d axes", shape, kernels.MaxAxes)
-		}
-		v.Shape[v.Axes], v.Stride[v.Axes] = uint32(n), uint32(steps[i])
-		v.Axes++
+		lengths, strides = append(lengths, n), append(strides, steps[i])
+	}
+	if len(lengths) > kernels.MaxAxes {
+		return nil, fmt.Errorf("a tensor of shape %v has more than %d axes", shape, kernels.MaxAxes)
+	}
+	v := new(kernels.View)
+	for i, n := range lengths {
+		v.Add(uint32(n), uint32(strides[i]))
 	}
 	return v, nil
 }
 
+// each is a grid with a thread for each of n elements, as far as a device has room.
+func each(n int) driver.Dim3 {
+	const most = 132 * 8 * 4
+	return blocks(min((n+kernels.Threads-1)/kernels.Threads, most))
+}
+
 // gather adds out[i] = in[view(i)], from the element start on.
 func (b *builder) gather(out, in plan.Value, start int, v *kernels.View) {
-	b.launch("gather", out.Dtype, elements(out.N), ref(b.element(in, start)), put(b, *v), ref(b.mem.At(out)), number(out.N))
+	b.launch("gather", out.Dtype, each(out.N), append([]argument{ref(b.element(in, start)), ref(b.mem.At(out)), number(out.N)}, words(v)...)...)
 }
 
 // scatter adds out[view(i)] = in[i] for n elements, to the element start on.
 func (b *builder) scatter(out plan.Value, start int, v *kernels.View, in argument, n int) {
-	b.launch("scatter", out.Dtype, elements(n), in, put(b, *v), ref(b.element(out, start)), number(n))
+	b.launch("scatter", out.Dtype, each(n), append([]argument{in, ref(b.element(out, start)), number(n)}, words(v)...)...)
 }
 
 // element is the address of one element.
@@ -96,9 +105,10 @@ func (b *builder) sliceIncr(s *plan.Step, op graph.SliceIncr) error {
 	}
 	from := ref(b.mem.At(s.In[1]))
 	if s.In[1].N == 1 && n > 1 { // one number for all of the slice
-		zero := kernels.View{Axes: 1, Shape: [kernels.MaxAxes]uint32{uint32(n)}}
+		zero := new(kernels.View)
+		zero.Add(uint32(n), 0)
 		to, _ := b.reserve(0, int64(n)*int64(s.Out.Dtype.Size()))
-		b.launch("gather", s.Out.Dtype, elements(n), from, put(b, zero), to, number(n))
+		b.launch("gather", s.Out.Dtype, each(n), append([]argument{from, to, number(n)}, words(zero)...)...)
 		from = to
 	}
 	b.scatter(s.Out, first, v, from, n)

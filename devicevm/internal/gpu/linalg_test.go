@@ -1,6 +1,6 @@
 package gpu
 
-// This file tests what whole graphs do not reach: products in parts after a failed run, and more parameters than one grid can hold.
+// This file tests what whole graphs do not reach: products in parts after a failed run, and more parameters than one launch takes.
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm/internal/emulate"
 	"github.com/pintensor/pin/devicevm/internal/graph"
+	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/leak"
@@ -95,12 +96,9 @@ func TestProductAfterAFailedRun(t *testing.T) {
 	}
 }
 
-func TestParametersInSeveralGrids(t *testing.T) {
+func TestParametersInSeveralLaunches(t *testing.T) {
 	leak.Check(t)
-	before := longest
-	longest = 3
-	t.Cleanup(func() { longest = before })
-	const params = 7
+	const params = 2*kernels.MaxParameters + 3
 	values := make([]float32, 2*params)
 	p := &plan.Program{}
 	for i := range params {

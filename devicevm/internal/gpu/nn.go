@@ -30,28 +30,38 @@ func (b *builder) softmaxDiff(s *plan.Step, op graph.SoftmaxDiff) {
 }
 
 // window is the geometry of a convolution of images of a shape.
-func window(w graph.Window, shape []int, outH, outW int) kernels.Window {
-	return kernels.Window{
-		Batch: uint32(shape[0]), Channels: uint32(shape[1]), Height: uint32(shape[2]), Width: uint32(shape[3]),
-		OutHeight: uint32(outH), OutWidth: uint32(outW), KernelHeight: uint32(w.KernelH), KernelWidth: uint32(w.KernelW),
-		StrideHeight: uint32(w.StrideH), StrideWidth: uint32(w.StrideW),
+func window(w graph.Window, shape []int, outH, outW int) *kernels.Window {
+	by := func(n int) kernels.Divisor { return kernels.NewDivisor(uint32(n)) }
+	return &kernels.Window{
+		Batch: uint32(shape[0]), Channels: by(shape[1]), Height: by(shape[2]), Width: by(shape[3]),
+		OutHeight: by(outH), OutWidth: by(outW), KernelHeight: by(w.KernelH), KernelWidth: by(w.KernelW),
+		StrideHeight: by(w.StrideH), StrideWidth: by(w.StrideW),
 		DilationHeight: uint32(w.DilationH), DilationWidth: uint32(w.DilationW),
 		PadHeight: int32(w.PadH), PadWidth: int32(w.PadW),
 	}
 }
 
+// windows adds a kernel for the n elements of s's result, which takes places and a window.
+func (b *builder) windows(name string, s *plan.Step, w *kernels.Window, places ...plan.Value) {
+	var args []argument
+	for _, v := range places {
+		args = append(args, ref(b.mem.At(v)))
+	}
+	b.launch(name, s.Out.Dtype, each(s.Out.N), append(args, words(w)...)...)
+}
+
 func (b *builder) im2col(s *plan.Step, w graph.Window) {
 	k := window(w, s.In[0].Shape, s.Out.Shape[1], s.Out.Shape[2])
-	b.launch("im2col", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), put(b, k))
+	b.windows("im2col", s, k, s.In[0], s.Out)
 }
 
 func (b *builder) col2im(s *plan.Step, op graph.Col2Im) {
 	k := window(op.Window, s.Out.Shape, s.In[0].Shape[1], s.In[0].Shape[2])
-	b.launch("col2im", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), put(b, k))
+	b.windows("col2im", s, k, s.In[0], s.Out)
 }
 
 // pooling is the geometry of a pooling of images of a shape.
-func pooling(p graph.Pool, shape []int, outH, outW int) kernels.Window {
+func pooling(p graph.Pool, shape []int, outH, outW int) *kernels.Window {
 	w := graph.Window{
 		KernelH: p.KernelH, KernelW: p.KernelW, PadH: p.North, PadW: p.West,
 		StrideH: p.StrideH, StrideW: p.StrideW, DilationH: 1, DilationW: 1,
@@ -61,12 +71,12 @@ func pooling(p graph.Pool, shape []int, outH, outW int) kernels.Window {
 
 func (b *builder) maxPool(s *plan.Step, p graph.Pool) {
 	k := pooling(p, s.In[0].Shape, s.Out.Shape[2], s.Out.Shape[3])
-	b.launch("max_pool", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)), ref(b.mem.At(s.Aux)), put(b, k))
+	b.windows("max_pool", s, k, s.In[0], s.Out, s.Aux)
 }
 
 func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool) {
 	k := pooling(p, s.Out.Shape, s.In[2].Shape[2], s.In[2].Shape[3])
-	b.launch("max_pool_diff", s.Out.Dtype, elements(s.Out.N), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Aux)), ref(b.mem.At(s.Out)), put(b, k))
+	b.windows("max_pool_diff", s, k, s.In[2], s.Aux, s.Out)
 }
 
 // dropout draws the same numbers for a layer and its gradient.

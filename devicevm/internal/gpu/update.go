@@ -9,11 +9,7 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
-	"github.com/pintensor/pin/internal/driver"
 )
-
-// longest is how long a grid's second dimension may be. It is a variable for the tests.
-var longest = math.MaxUint16
 
 // updates adds the updates that steps begins with, those of one solver and dtype in one launch, and returns how many
 // they are.
@@ -29,7 +25,6 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 	}
 	var all []kernels.Parameter
 	var done []*plan.Step
-	largest := 0
 	for i := range steps {
 		s := &steps[i]
 		if op, ok := s.Op.(plan.Update); !ok || op != u || s.Out.Dtype != steps[0].Out.Dtype {
@@ -39,7 +34,7 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 		if s.Out.N == 0 {
 			continue
 		}
-		p := kernels.Parameter{Weights: uint64(b.mem.At(s.Out)), Gradient: uint64(b.mem.At(s.In[0])), N: uint64(s.Out.N)}
+		p := kernels.Parameter{Weights: uint64(b.mem.At(s.Out)), Gradient: uint64(b.mem.At(s.In[0])), N: uint32(s.Out.N)}
 		switch u.Kind.Moments() {
 		case 2:
 			p.First = uint64(b.mem.At(s.Aux))
@@ -48,14 +43,12 @@ func (b *builder) updates(u plan.Update, steps []plan.Step) int {
 			p.First = uint64(b.mem.At(s.Aux))
 		}
 		all = append(all, p)
-		largest = max(largest, s.Out.N)
 	}
 	if len(all) > 0 {
 		b.begin(done...)
-		grid := elements(largest)
-		for list := range slices.Chunk(all, longest) {
-			grid = driver.Dim3{X: grid.X, Y: uint32(len(list)), Z: 1}
-			b.launch(solverKernels[u.Kind], steps[0].Out.Dtype, grid, liveRef(settingsAt), put(b, list...))
+		for list := range slices.Chunk(all, kernels.MaxParameters) {
+			p, n := kernels.NewParameters(list...)
+			b.launch(solverKernels[u.Kind], steps[0].Out.Dtype, blocks(int(n)), append([]argument{liveRef(settingsAt)}, words(p)...)...)
 		}
 	}
 	return len(done)

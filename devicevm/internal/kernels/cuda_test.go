@@ -92,26 +92,9 @@ func launch(t testing.TB, name string, grid [3]uint32, args []argument) {
 	}
 	values := make([]uint64, len(args))
 	for i, a := range args {
-		if a.expr != nil {
-			e := *a.expr
-			for k := range e.Operand {
-				e.Operand[k].Data = refer(e.Operand[k].Data)
-			}
-			for k := range e.Result {
-				e.Result[k] = refer(e.Result[k])
-			}
-			values = append(values[:i], Words(&e)...)
+		if a.words != nil {
+			values = append(values[:i], a.words(func(at *uint64) { *at = refer(*at) })...)
 			break
-		}
-		switch name {
-		case "sgd_f32", "sgd_f64", "momentum_f32", "momentum_f64", "rmsprop_f32", "rmsprop_f64", "adam_f32", "adam_f64":
-			if i == 1 {
-				all := append([]Parameter(nil), unsafe.Slice((*Parameter)(a.data), a.size/int(unsafe.Sizeof(Parameter{})))...)
-				for k, p := range all {
-					all[k] = Parameter{refer(p.Weights), refer(p.Gradient), refer(p.First), refer(p.Second), p.N}
-				}
-				a = memory(all)
-			}
 		}
 		values[i] = upload(a)
 	}

@@ -19,8 +19,8 @@ func emulated(t testing.TB, name string, grid [3]uint32, args []argument) {
 	values := make([]uint64, len(args))
 	for i, a := range args {
 		values[i] = a.bits
-		if a.expr != nil {
-			values = append(values[:i], Words(a.expr)...)
+		if a.words != nil {
+			values = append(values[:i], a.words(func(*uint64) {})...)
 		}
 		if a.data != nil {
 			pin.Pin(a.data)
@@ -35,7 +35,7 @@ func TestStructsAreTheSameInC(t *testing.T) {
 	l := emulate.Load(t)
 	for name, size := range map[string]uintptr{
 		"Operand": unsafe.Sizeof(Operand{}), "Expression": unsafe.Sizeof(Expression{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}),
-		"Settings": unsafe.Sizeof(Settings{}), "Parameter": unsafe.Sizeof(Parameter{}), "Run": unsafe.Sizeof(Run{}),
+		"Settings": unsafe.Sizeof(Settings{}), "Parameters": unsafe.Sizeof(Parameters{}), "Run": unsafe.Sizeof(Run{}),
 	} {
 		if got := l.Size(name); got != int(size) {
 			t.Errorf("%s: %d bytes in C++, %d in Go", name, got, size)

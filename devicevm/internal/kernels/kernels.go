@@ -141,24 +141,6 @@ func Words[T any](x *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(x)), unsafe.Sizeof(*x)/8)
 }
 
-// View says where element i of a tensor of Shape, in row-major order, lies: its coordinates by Stride, in elements.
-type View struct {
-	Axes   uint32
-	Shape  [MaxAxes]uint32
-	Stride [MaxAxes]uint32
-}
-
-// Window is the geometry of a convolution or a pooling. Images are (Batch, Channels, Height, Width); the Pads are
-// the rows and columns before the first.
-type Window struct {
-	Batch, Channels, Height, Width uint32
-	OutHeight, OutWidth            uint32
-	KernelHeight, KernelWidth      uint32
-	StrideHeight, StrideWidth      uint32
-	DilationHeight, DilationWidth  uint32
-	PadHeight, PadWidth            int32
-}
-
 // Settings of a solver, on the device. The gradient gets L1 and L2 regularisation added, is scaled, then clipped to
 // [-Clip, Clip] if Clip > 0. Decay is AdamW's. Beta1 is also momentum's factor, Beta2 RMSProp's decay. Upstream, if not
 // 0, has momentum regularised by itself in place of the weights. Power1 and Power2 are the betas to the power of Steps;
@@ -177,8 +159,29 @@ type Settings struct {
 // Run is what numbers depend on that differ from run to run.
 type Run struct{ Count, Seed uint64 }
 
-// Parameter is a tensor that a solver updates: device addresses, 0 for moments that it does not keep.
+// MaxParameters bounds what one launch of a solver updates.
+const MaxParameters = 16
+
+// Parameter is a tensor that a solver updates: device addresses, 0 for moments that it does not keep. The blocks from the
+// parameter's before to End are its own.
 type Parameter struct {
 	Weights, Gradient, First, Second uint64
-	N                                uint64
+	N, End                           uint32
+}
+
+// Parameters are what a launch of a solver updates, which takes it by value, as its last parameter.
+type Parameters [MaxParameters]Parameter
+
+// Updates is how many elements a block of a solver's updates.
+const Updates = 4 * Threads
+
+// NewParameters numbers the blocks of parameters, of which there may be MaxParameters, and returns how many they are.
+func NewParameters(list ...Parameter) (p *Parameters, blocks uint32) {
+	p = new(Parameters)
+	for i, of := range list {
+		blocks += (of.N + Updates - 1) / Updates
+		of.End = blocks
+		p[i] = of
+	}
+	return p, blocks
 }

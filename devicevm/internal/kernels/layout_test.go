@@ -24,11 +24,10 @@ func testGather[T float](t *testing.T) {
 		{[]uint32{2, 1, 3, 2, 1, 2, 2, 2}, []uint32{96, 96, 32, 16, 16, 8, 4, 2}, 200, true},
 	} {
 		n := 1
-		v := &View{Axes: uint32(len(c.shape))}
-		copy(v.Shape[:], c.shape)
-		copy(v.Stride[:], c.strides)
-		for _, s := range c.shape {
+		v := new(View)
+		for i, s := range c.shape {
 			n *= int(s)
+			v.Add(s, c.strides[i])
 		}
 		memory, got, want := random[T](rng, c.size), make([]T, n), make([]float64, n)
 		back, wantBack := make([]T, c.size), make([]float64, c.size)
@@ -41,10 +40,10 @@ func testGather[T float](t *testing.T) {
 			want[i] = float64(memory[at])
 			wantBack[at] = want[i]
 		}
-		run(t, "gather"+suffix[T](), [3]uint32{2, 1, 1}, memory, v, got, uint32(n))
+		run(t, "gather"+suffix[T](), [3]uint32{2, 1, 1}, memory, got, uint32(n), v)
 		compare(t, fmt.Sprint("gather ", c), got, want)
 		if c.unique {
-			run(t, "scatter"+suffix[T](), [3]uint32{2, 1, 1}, got, v, back, uint32(n))
+			run(t, "scatter"+suffix[T](), [3]uint32{2, 1, 1}, got, back, uint32(n), v)
 			compare(t, fmt.Sprint("scatter ", c), back, wantBack)
 		}
 	}
@@ -62,24 +61,27 @@ var windows = []Window{
 }
 
 func window(b, c, h, w, kh, kw, sh, sw, dh, dw uint32, ph, pw int32) Window {
-	return Window{b, c, h, w,
-		(h+2*uint32(ph)-dh*(kh-1)-1)/sh + 1, (w+2*uint32(pw)-dw*(kw-1)-1)/sw + 1, kh, kw, sh, sw, dh, dw, ph, pw}
+	by := NewDivisor
+	return Window{Batch: b, Channels: by(c), Height: by(h), Width: by(w),
+		OutHeight: by((h+2*uint32(ph)-dh*(kh-1)-1)/sh + 1), OutWidth: by((w+2*uint32(pw)-dw*(kw-1)-1)/sw + 1),
+		KernelHeight: by(kh), KernelWidth: by(kw), StrideHeight: by(sh), StrideWidth: by(sw),
+		DilationHeight: dh, DilationWidth: dw, PadHeight: ph, PadWidth: pw}
 }
 
 // visit calls f for each element of each window: column is its place among im2col's, pixel in the image, or -1.
 func (w Window) visit(f func(column, pixel int)) {
 	column := 0
 	for b := range int(w.Batch) {
-		for oy := range int(w.OutHeight) {
-			for ox := range int(w.OutWidth) {
-				for c := range int(w.Channels) {
-					for ky := range int(w.KernelHeight) {
-						for kx := range int(w.KernelWidth) {
-							y := oy*int(w.StrideHeight) + ky*int(w.DilationHeight) - int(w.PadHeight)
-							x := ox*int(w.StrideWidth) + kx*int(w.DilationWidth) - int(w.PadWidth)
+		for oy := range int(w.OutHeight.By) {
+			for ox := range int(w.OutWidth.By) {
+				for c := range int(w.Channels.By) {
+					for ky := range int(w.KernelHeight.By) {
+						for kx := range int(w.KernelWidth.By) {
+							y := oy*int(w.StrideHeight.By) + ky*int(w.DilationHeight) - int(w.PadHeight)
+							x := ox*int(w.StrideWidth.By) + kx*int(w.DilationWidth) - int(w.PadWidth)
 							pixel := -1
-							if y >= 0 && y < int(w.Height) && x >= 0 && x < int(w.Width) {
-								pixel = ((b*int(w.Channels)+c)*int(w.Height)+y)*int(w.Width) + x
+							if y >= 0 && y < int(w.Height.By) && x >= 0 && x < int(w.Width.By) {
+								pixel = ((b*int(w.Channels.By)+c)*int(w.Height.By)+y)*int(w.Width.By) + x
 							}
 							f(column, pixel)
 							column++
@@ -91,10 +93,10 @@ func (w Window) visit(f func(column, pixel int)) {
 	}
 }
 
-func (w Window) image() int  { return int(w.Batch * w.Channels * w.Height * w.Width) }
-func (w Window) pooled() int { return int(w.Batch * w.Channels * w.OutHeight * w.OutWidth) }
+func (w Window) image() int  { return int(w.Batch * w.Channels.By * w.Height.By * w.Width.By) }
+func (w Window) pooled() int { return int(w.Batch * w.Channels.By * w.OutHeight.By * w.OutWidth.By) }
 func (w Window) columns() int {
-	return int(w.Batch * w.OutHeight * w.OutWidth * w.Channels * w.KernelHeight * w.KernelWidth)
+	return int(w.Batch * w.OutHeight.By * w.OutWidth.By * w.Channels.By * w.KernelHeight.By * w.KernelWidth.By)
 }
 
 func TestColumns(t *testing.T) { each(t, testColumns[float32], testColumns[float64]) }
@@ -135,11 +137,11 @@ func testMaxPool[T float](t *testing.T) {
 		for i := range best {
 			best[i] = -1
 		}
-		per := int(w.KernelHeight * w.KernelWidth)
+		per := int(w.KernelHeight.By * w.KernelWidth.By)
 		w.visit(func(column, pixel int) {
-			window, c := column/per/int(w.Channels), column/per%int(w.Channels)
-			area := int(w.OutHeight * w.OutWidth)
-			o := (window/area*int(w.Channels)+c)*area + window%area
+			window, c := column/per/int(w.Channels.By), column/per%int(w.Channels.By)
+			area := int(w.OutHeight.By * w.OutWidth.By)
+			o := (window/area*int(w.Channels.By)+c)*area + window%area
 			if pixel >= 0 && (best[o] < 0 || image[pixel] > image[best[o]]) {
 				best[o] = pixel
 			}

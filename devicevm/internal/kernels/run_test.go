@@ -23,7 +23,9 @@ type argument struct {
 	bits uint64
 	data unsafe.Pointer
 	size int
-	expr *Expression // by value, the last
+
+	// The words of a struct by value, the last, with the addresses in it replaced.
+	words func(replace func(at *uint64)) []uint64
 }
 
 // arguments are what a test gives: slices and pointers for their addresses, values as they are.
@@ -39,15 +41,33 @@ func arguments(t testing.TB, args []any) []argument {
 		case []int32:
 			all[i] = memory(a)
 		case *Expression:
-			all[i].expr = a
-		case []Parameter:
-			all[i] = memory(a)
+			all[i].words = func(replace func(at *uint64)) []uint64 {
+				e := *a
+				for k := range e.Operand {
+					replace(&e.Operand[k].Data)
+				}
+				for k := range e.Result {
+					replace(&e.Result[k])
+				}
+				return Words(&e)
+			}
+		case *Parameters:
+			all[i].words = func(replace func(at *uint64)) []uint64 {
+				all := *a
+				for k := range all {
+					p := &all[k]
+					for _, at := range []*uint64{&p.Weights, &p.Gradient, &p.First, &p.Second} {
+						replace(at)
+					}
+				}
+				return Words(&all)
+			}
 		case *View:
-			all[i] = memory(unsafe.Slice(a, 1))
+			all[i].words = func(func(*uint64)) []uint64 { return Words(a) }
 		case *Settings:
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *Window:
-			all[i] = memory(unsafe.Slice(a, 1))
+			all[i].words = func(func(*uint64)) []uint64 { return Words(a) }
 		case *Run:
 			all[i] = memory(unsafe.Slice(a, 1))
 		case *uint32:

@@ -24,12 +24,12 @@ func testSolvers[T float](t *testing.T) {
 	}
 }
 
-// testSolver takes three steps with two tensors of different sizes.
+// testSolver takes three steps with tensors of different sizes.
 func testSolver[T float](t *testing.T, name string, s Settings) {
 	rng := rand.New(rand.NewPCG(21, 22))
-	sizes := []int{1, 700}
-	var weights, grads, firsts, seconds [2][]T
-	var wantW, wantM, wantV [2][]float64
+	sizes := []int{1, 2*Updates - 3, 700}
+	var weights, grads, firsts, seconds [3][]T
+	var wantW, wantM, wantV [3][]float64
 	var all []Parameter
 	for i, n := range sizes {
 		weights[i], grads[i], firsts[i], seconds[i] = random[T](rng, n), random[T](rng, n), make([]T, n), make([]T, n)
@@ -43,14 +43,15 @@ func testSolver[T float](t *testing.T, name string, s Settings) {
 		for _, w := range weights[i] {
 			wantW[i] = append(wantW[i], float64(w))
 		}
-		all = append(all, Parameter{address(t, weights[i]), address(t, grads[i]), address(t, firsts[i]), address(t, seconds[i]), uint64(n)})
+		all = append(all, Parameter{address(t, weights[i]), address(t, grads[i]), address(t, firsts[i]), address(t, seconds[i]), uint32(n), 0})
 	}
 	for step := 1; step <= 3; step++ {
 		if step == 3 {
 			s.Rate = 0.05
 		}
 		run(t, "tick", [3]uint32{1, 1, 1}, &s)
-		run(t, name+suffix[T](), [3]uint32{2, uint32(len(all)), 1}, &s, all)
+		p, blocks := NewParameters(all...)
+		run(t, name+suffix[T](), [3]uint32{blocks, 1, 1}, &s, p)
 		for i := range sizes {
 			for k, w := range wantW[i] {
 				m, v := &wantM[i][k], &wantV[i][k]

@@ -25,7 +25,7 @@ extern "C" int size(const char *name) {
   SIZE(View);
   SIZE(Window);
   SIZE(Settings);
-  SIZE(Parameter);
+  SIZE(Parameters);
   SIZE(Run);
   return -1;
 }

@@ -15,11 +15,54 @@ struct Settings {
   double steps;
 };
 
-// Parameter is one tensor's weights, gradient and moments (first 0 where the solver has none).
+// Parameter is one tensor's weights, gradient and moments (0 where the solver has none). Its blocks end before block end of
+// the grid.
 struct Parameter {
   u64 weights, gradient, first, second;
-  u64 n;
+  u32 n, end;
 };
+
+enum { PARAMETERS = 16, UPDATES = 4 }; // of a launch; elements of a thread
+
+struct Parameters {
+  Parameter of[PARAMETERS];
+};
+
+// Element is what a solver changes.
+template <typename T> struct Element {
+  T w, first, second;
+};
+
+// update calls f for all elements of a launch: 256 UPDATES of a parameter a block, neighbours for neighbouring threads. f gets an
+// element with as many moments as there are, and the gradient.
+template <u32 MOMENTS, typename T, typename F> __device__ static INLINE void update(const Parameters &all, F f) {
+  u32 k = 0, before = 0;
+  while (BLOCK >= all.of[k].end) before = all.of[k++].end;
+  const Parameter &p = all.of[k];
+  T *w = (T *)p.weights, *first = (T *)p.first, *second = (T *)p.second;
+  const T *gradient = (const T *)p.gradient;
+  u32 at = (BLOCK - before) * 256 * UPDATES + THREAD;
+  T g[UPDATES];
+  Element<T> e[UPDATES] = {};
+#pragma unroll
+  for (u32 j = 0; j < UPDATES; j++) { // all are read before the first is written
+    u32 i = at + 256 * j;
+    if (i >= p.n) break;
+    g[j] = gradient[i];
+    e[j].w = w[i];
+    if (MOMENTS > 0) e[j].first = first[i];
+    if (MOMENTS > 1) e[j].second = second[i];
+  }
+#pragma unroll
+  for (u32 j = 0; j < UPDATES; j++) {
+    u32 i = at + 256 * j;
+    if (i >= p.n) break;
+    f(e[j], g[j]);
+    w[i] = e[j].w;
+    if (MOMENTS > 0) first[i] = e[j].first;
+    if (MOMENTS > 1) second[i] = e[j].second;
+  }
+}
 
 extern "C" __global__ void tick(Settings *s) {
   if (BLOCK != 0 || THREAD != 0) return;
@@ -28,67 +71,51 @@ extern "C" __global__ void tick(Settings *s) {
   s->power2 *= s->beta2;
 }
 
-template <typename T> __device__ static inline T clipped(const Settings *s, T g) {
+template <typename T> __device__ static INLINE T clipped(const Settings *s, T g) {
   T c = T(s->clip);
   return c > 0 ? (g > c ? c : g < -c ? -c : g) : g;
 }
 
 // prepared is a gradient regularised by what of is, scaled and clipped.
-template <typename T> __device__ static inline T prepared(const Settings *s, T g, T of) {
+template <typename T> __device__ static INLINE T prepared(const Settings *s, T g, T of) {
   g += T(s->l1) * (of > 0 ? T(1) : of < 0 ? T(-1) : T(0)) + T(s->l2) * of;
   return clipped(s, g * T(s->scale));
 }
 
 // sgd: w -= rate g.
-template <typename T> __device__ static void sgd(const Settings *s, const Parameter *all) {
-  Parameter p = all[BLOCK_Y];
-  T *w = (T *)p.weights;
-  const T *g = (const T *)p.gradient;
-  for_each(i, (u32)p.n) w[i] -= T(s->rate) * prepared(s, g[i], w[i]);
+template <typename T> __device__ static INLINE void sgd(const Settings *s, const Parameters &all) {
+  update<0, T>(all, [&](Element<T> &e, T g) INLINE_LAMBDA { e.w -= T(s->rate) * prepared(s, g, e.w); });
 }
 
 // momentum: m = beta1 m - rate g; w += m.
-template <typename T> __device__ static void momentum(const Settings *s, const Parameter *all) {
-  Parameter p = all[BLOCK_Y];
-  T *w = (T *)p.weights, *m = (T *)p.first;
-  const T *g = (const T *)p.gradient;
-  for_each(i, (u32)p.n) {
-    T v = T(s->beta1) * m[i] - T(s->rate) * prepared(s, g[i], s->upstream != 0 ? m[i] : w[i]);
-    m[i] = v;
-    w[i] += v;
-  }
+template <typename T> __device__ static INLINE void momentum(const Settings *s, const Parameters &all) {
+  update<1, T>(all, [&](Element<T> &e, T g) INLINE_LAMBDA {
+    e.first = T(s->beta1) * e.first - T(s->rate) * prepared(s, g, s->upstream != 0 ? e.first : e.w);
+    e.w += e.first;
+  });
 }
 
 // rmsprop: v = beta2 v + (1-beta2) g^2; w -= rate g / sqrt(v + epsilon) + l2 w. As in Gorgonia, v is of gradients that are
 // not clipped, and regularisation is not part of the gradient. v is the first moment: there is one only.
-template <typename T> __device__ static void rmsprop(const Settings *s, const Parameter *all) {
-  Parameter p = all[BLOCK_Y];
-  T *w = (T *)p.weights, *moment = (T *)p.first;
-  const T *gradient = (const T *)p.gradient;
-  for_each(i, (u32)p.n) {
-    T g = gradient[i], v = T(s->beta2) * moment[i] + T(1 - s->beta2) * g * g;
-    moment[i] = v;
-    w[i] -= T(s->rate) * clipped(s, g) / root(v + T(s->epsilon)) + T(s->l2) * w[i];
-  }
+template <typename T> __device__ static INLINE void rmsprop(const Settings *s, const Parameters &all) {
+  update<1, T>(all, [&](Element<T> &e, T g) INLINE_LAMBDA {
+    e.first = T(s->beta2) * e.first + T(1 - s->beta2) * g * g;
+    e.w -= T(s->rate) * clipped(s, g) / root(e.first + T(s->epsilon)) + T(s->l2) * e.w;
+  });
 }
 
 // adam, with decay AdamW: m and v are the moments, corrected for having started at 0; w -= rate m / (sqrt(v) + epsilon).
-template <typename T> __device__ static void adam(const Settings *s, const Parameter *all) {
-  Parameter p = all[BLOCK_Y];
-  T *w = (T *)p.weights, *first = (T *)p.first, *second = (T *)p.second;
-  const T *gradient = (const T *)p.gradient;
+template <typename T> __device__ static INLINE void adam(const Settings *s, const Parameters &all) {
   T correct1 = T(1 / (1 - s->power1)), correct2 = T(1 / (1 - s->power2)), keep = T(1 - s->rate * s->decay);
-  for_each(i, (u32)p.n) {
-    T g = prepared(s, gradient[i], w[i]);
-    T m = T(s->beta1) * first[i] + T(1 - s->beta1) * g;
-    T v = T(s->beta2) * second[i] + T(1 - s->beta2) * g * g;
-    first[i] = m;
-    second[i] = v;
-    w[i] = w[i] * keep - T(s->rate) * (m * correct1) / (root(v * correct2) + T(s->epsilon));
-  }
+  update<2, T>(all, [&](Element<T> &e, T g) INLINE_LAMBDA {
+    g = prepared(s, g, e.w);
+    e.first = T(s->beta1) * e.first + T(1 - s->beta1) * g;
+    e.second = T(s->beta2) * e.second + T(1 - s->beta2) * g * g;
+    e.w = e.w * keep - T(s->rate) * (e.first * correct1) / (root(e.second * correct2) + T(s->epsilon));
+  });
 }
 
-#define params(T) (const Settings *s, const Parameter *all)
+#define params(T) (const Settings *s, const Parameters all)
 both(sgd, params, (s, all))
 both(momentum, params, (s, all))
 both(rmsprop, params, (s, all))
