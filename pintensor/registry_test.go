@@ -1,6 +1,7 @@
 package pintensor
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 func TestRegistryAgreesWithAList(t *testing.T) {
 	leak.Check(t)
 	rapid.Check(t, func(t *rapid.T) {
-		var r registry
+		r := registry{most: rapid.IntRange(1, 5).Draw(t, "a run's most")}
 		var model []extent
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
@@ -40,6 +41,11 @@ func TestRegistryAgreesWithAList(t *testing.T) {
 				model = append(model[:i:i], model[i+1:]...)
 			},
 			"": func(t *rapid.T) {
+				for _, in := range r.runs() {
+					if n := len(in.extents); n == 0 || n > r.most || in.hi != in.extents[n-1].hi {
+						t.Fatalf("a run of %d extents, want 1 to %d; it ends at %d: %v", n, r.most, in.hi, in.extents)
+					}
+				}
 				for p := range uintptr(115) {
 					var want *segment
 					for _, m := range model {
@@ -58,7 +64,7 @@ func TestRegistryAgreesWithAList(t *testing.T) {
 
 func TestRegistryIsReadWhileItChanges(t *testing.T) {
 	leak.Check(t)
-	var r registry
+	r := registry{most: 8}
 	fixed := &segment{}
 	r.add(1000, 1010, fixed)
 	var wg sync.WaitGroup
@@ -89,4 +95,42 @@ func TestRegistryIsReadWhileItChanges(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// Extents that go leave no run behind for each few of them.
+func TestRegistryJoinsRuns(t *testing.T) {
+	leak.Check(t)
+	r := registry{most: 16}
+	for i := range uintptr(1600) {
+		r.add(i, i+1, &segment{})
+	}
+	for i := range uintptr(1600) {
+		if i%50 != 0 {
+			r.remove(i)
+		}
+	}
+	if n := len(r.runs()); n > 12 {
+		t.Errorf("32 extents in %d runs of up to 16, want few", n)
+	}
+}
+
+// BenchmarkRegistry enters one more extent, finds it, and takes it out.
+func BenchmarkRegistry(b *testing.B) {
+	for _, n := range []uintptr{10, 1000, 100_000} {
+		b.Run(fmt.Sprintf("extents=%d", n), func(b *testing.B) {
+			var r registry
+			for i := range n {
+				r.add(2*i, 2*i+1, &segment{})
+			}
+			s := new(segment)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.add(n|1, n|1+1, s)
+				if r.segment(n|1) != s {
+					b.Fatal("not found")
+				}
+				r.remove(n | 1)
+			}
+		})
+	}
 }

@@ -128,11 +128,11 @@ func checkEmpty(t testing.TB, e *Engine) {
 }
 
 // all returns the entries.
-func (r *registry) all() []extent {
-	if snap := r.snap.Load(); snap != nil {
-		return *snap
+func (r *registry) all() (all []extent) {
+	for _, in := range r.runs() {
+		all = append(all, in.extents...)
 	}
-	return nil
+	return all
 }
 
 func gcUntil(t testing.TB, what string, ok func() bool) {
