@@ -1,7 +1,7 @@
 package emulate
 
-// This file has the device, but for its graphs. Work is done when it is issued, in the calling goroutine; that is a legal order for any
-// stream. Memory is the host's, between guards that show what writes beyond it.
+// This file has the device, but for its streams and graphs. Memory is the host's, between guards that show what writes
+// beyond it.
 
 import (
 	"bytes"
@@ -10,18 +10,19 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/pintensor"
+	"gorgonia.org/tensor"
 )
 
 // Open returns a driver with one device that runs the kernels of this module's PTX. What was not released when the
 // test ends fails it, and so does memory whose guards were written to.
 func Open(t testing.TB) driver.Driver {
 	d := &device{
-		t: t, lib: Load(t), memory: map[driver.DevicePtr][]byte{}, streams: map[driver.Stream]*capture{},
+		t: t, lib: Load(t), memory: map[driver.DevicePtr][]byte{}, streams: map[driver.Stream]*stream{}, events: map[driver.Event]*mark{},
 		graphs: map[driver.Graph]*capture{}, rng: rand.New(rand.NewPCG(1, 1)), live: map[uintptr]string{}, next: 1 << 20,
 	}
 	t.Cleanup(func() {
@@ -40,19 +41,23 @@ type device struct {
 
 	mu      sync.Mutex
 	memory  map[driver.DevicePtr][]byte // with guards
-	streams map[driver.Stream]*capture  // what is captured; nil: nothing is
-	graphs  map[driver.Graph]*capture   // what was
-	rng     *rand.Rand                  // of the order in which graphs run
-	live    map[uintptr]string          // kinds by handle
-	names   []string                    // kernels by function - 1
+	streams map[driver.Stream]*stream
+	events  map[driver.Event]*mark
+	graphs  map[driver.Graph]*capture // what was
+	rng     *rand.Rand                // of the order in which graphs run
+	live    map[uintptr]string        // kinds by handle
+	names   []string                  // kernels by function - 1
 	next    uintptr
+	failed  error // the first of the work that failed
+
+	running sync.Mutex // held while work runs
 }
 
 func (d *device) Host() driver.Host                       { return soft.Host() }
 func (d *device) Devices() (int, error)                   { return 1, nil }
 func (d *device) Open(ordinal int) (driver.Device, error) { return d, nil }
 func (d *device) Name() string                            { return "emulated GPU" }
-func (d *device) Close() error                            { return nil }
+func (d *device) Close() error                            { return d.finish() }
 func (d *device) Within(call func() error) error          { return call() }
 func (d *device) MemInfo() (free, total int64, err error) { return 1 << 30, 1 << 30, nil }
 func (d *device) TrimPool(int64) error                    { return nil }
@@ -94,6 +99,13 @@ func (d *device) Alloc(n int64) (driver.DevicePtr, error) {
 }
 
 func (d *device) Free(p driver.DevicePtr) error {
+	if err := d.finish(); err != nil {
+		return err
+	}
+	return d.free(p)
+}
+
+func (d *device) free(p driver.DevicePtr) error {
 	if err := d.destroy("Free", "block of memory", uintptr(p)); err != nil {
 		return err
 	}
@@ -110,58 +122,10 @@ func (d *device) Free(p driver.DevicePtr) error {
 }
 
 func (d *device) AllocAsync(n int64, _ driver.Stream) (driver.DevicePtr, error) { return d.Alloc(n) }
-func (d *device) FreeAsync(p driver.DevicePtr, _ driver.Stream) error           { return d.Free(p) }
 
-func (d *device) NewStream(int) (driver.Stream, error) {
-	s := driver.Stream(d.create("stream"))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.streams[s] = nil
-	return s, nil
-}
-
-func (d *device) DestroyStream(s driver.Stream) error {
-	return d.destroy("DestroyStream", "stream", uintptr(s))
-}
-
-func (d *device) SyncStream(s driver.Stream) error      { return d.uncaptured("SyncStream", s) }
-func (d *device) NewEvent() (driver.Event, error)       { return driver.Event(d.create("event")), nil }
-func (d *device) NewTimingEvent() (driver.Event, error) { return d.NewEvent() }
-func (d *device) DestroyEvent(e driver.Event) error {
-	return d.destroy("DestroyEvent", "event", uintptr(e))
-}
-func (d *device) Record(_ driver.Event, s driver.Stream) error { return d.uncaptured("Record", s) }
-func (d *device) Query(driver.Event) (bool, error)             { return true, nil }
-func (d *device) SyncEvent(driver.Event) error                 { return nil }
-func (d *device) WaitEvent(s driver.Stream, _ driver.Event) error {
-	return d.uncaptured("WaitEvent", s)
-}
-func (d *device) Elapsed(driver.Event, driver.Event) (time.Duration, error) {
-	return 0, nil
-}
-
-// uncaptured is an error if s is being captured.
-func (d *device) uncaptured(call string, s driver.Stream) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.streams[s] != nil {
-		return failure(call, driver.CodeCaptureUnsupported, "the stream is being captured")
-	}
-	return nil
-}
-
-// issue does work, or adds it to what is captured.
-func (d *device) issue(s driver.Stream, work func() error) error {
-	d.mu.Lock()
-	captured := d.streams[s]
-	if captured != nil {
-		captured.add(work)
-	}
-	d.mu.Unlock()
-	if captured != nil {
-		return nil
-	}
-	return work()
+// pinned reports whether the program takes memory for page-locked.
+func pinned(b []byte) bool {
+	return pintensor.Default().Owns(tensor.New(tensor.WithShape(len(b)), tensor.WithBacking(b)))
 }
 
 func host(p unsafe.Pointer, n int64) []byte { return unsafe.Slice((*byte)(p), n) }
@@ -178,33 +142,28 @@ func (d *device) bytes(call string, p driver.DevicePtr, n int64) ([]byte, error)
 	return nil, failure(call, driver.CodeIllegalAddress, "no %d bytes at %#x", n, p)
 }
 
-func (d *device) CopyHtoD(dst driver.DevicePtr, src unsafe.Pointer, n int64, s driver.Stream, _ driver.Event) error {
-	if n == 0 {
-		return nil
+func (d *device) CopyHtoD(dst driver.DevicePtr, src unsafe.Pointer, n int64, s driver.Stream, done driver.Event) error {
+	from := host(src, n)
+	if n > 0 && !pinned(from) { // the driver has taken it when the call returns
+		from = slices.Clone(from)
 	}
-	return d.issue(s, func() error {
+	return d.move(s, n, done, func() error {
 		to, err := d.bytes("CopyHtoD", dst, n)
-		copy(to, host(src, n))
+		copy(to, from)
 		return err
 	})
 }
 
-func (d *device) CopyDtoH(dst unsafe.Pointer, src driver.DevicePtr, n int64, s driver.Stream, _ driver.Event) error {
-	if n == 0 {
-		return nil
-	}
-	return d.issue(s, func() error {
+func (d *device) CopyDtoH(dst unsafe.Pointer, src driver.DevicePtr, n int64, s driver.Stream, done driver.Event) error {
+	return d.move(s, n, done, func() error {
 		from, err := d.bytes("CopyDtoH", src, n)
 		copy(host(dst, n), from)
 		return err
 	})
 }
 
-func (d *device) CopyDtoD(dst, src driver.DevicePtr, n int64, s driver.Stream, _ driver.Event) error {
-	if n == 0 {
-		return nil
-	}
-	return d.issue(s, func() error {
+func (d *device) CopyDtoD(dst, src driver.DevicePtr, n int64, s driver.Stream, done driver.Event) error {
+	return d.move(s, n, done, func() error {
 		from, err := d.bytes("CopyDtoD", src, n)
 		if err != nil {
 			return err
@@ -215,17 +174,27 @@ func (d *device) CopyDtoD(dst, src driver.DevicePtr, n int64, s driver.Stream, _
 	})
 }
 
-func (d *device) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stream, _ driver.Event) error {
-	if n == 0 {
-		return nil
-	}
-	return d.issue(s, func() error {
+func (d *device) Memset(dst driver.DevicePtr, value byte, n int64, s driver.Stream, done driver.Event) error {
+	return d.move(s, n, done, func() error {
 		to, err := d.bytes("Memset", dst, n)
 		for i := range to {
 			to[i] = value
 		}
 		return err
 	})
+}
+
+// move issues a copy or a fill of n bytes, and then records done.
+func (d *device) move(s driver.Stream, n int64, done driver.Event, work func() error) error {
+	if n > 0 {
+		if err := d.issue(s, work); err != nil {
+			return err
+		}
+	}
+	if done == 0 {
+		return nil
+	}
+	return d.Record(done, s)
 }
 
 func (d *device) Peer() driver.Peer               { return 1 }

@@ -28,21 +28,30 @@ func (c *capture) add(work func() error) {
 }
 
 func (d *device) BeginCapture(s driver.Stream) error {
+	st, err := d.uncaptured("BeginCapture", s)
+	if err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.streams[s] != nil {
-		return failure("BeginCapture", driver.CodeInvalidValue, "the stream is being captured")
-	}
-	d.streams[s] = new(capture)
+	st.capture = new(capture)
 	return nil
+}
+
+// captured returns the capture of a stream. d.mu is held.
+func (d *device) captured(call string, s driver.Stream) (*capture, error) {
+	if st := d.streams[s]; st != nil && st.capture != nil {
+		return st.capture, nil
+	}
+	return nil, failure(call, driver.CodeInvalidValue, "the stream is not being captured")
 }
 
 func (d *device) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]driver.Node, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.streams[s]
-	if c == nil {
-		return nodes, failure("CaptureDependencies", driver.CodeInvalidValue, "the stream is not being captured")
+	c, err := d.captured("CaptureDependencies", s)
+	if err != nil {
+		return nodes, err
 	}
 	return append(nodes, c.next...), nil
 }
@@ -50,9 +59,9 @@ func (d *device) CaptureDependencies(s driver.Stream, nodes []driver.Node) ([]dr
 func (d *device) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.streams[s]
-	if c == nil {
-		return failure("SetCaptureDependencies", driver.CodeInvalidValue, "the stream is not being captured")
+	c, err := d.captured("SetCaptureDependencies", s)
+	if err != nil {
+		return err
 	}
 	for _, n := range nodes {
 		if n < 1 || int(n) > len(c.work) {
@@ -64,17 +73,16 @@ func (d *device) SetCaptureDependencies(s driver.Stream, nodes []driver.Node) er
 }
 
 func (d *device) EndCapture(s driver.Stream) (driver.Graph, error) {
-	d.mu.Lock()
-	captured := d.streams[s]
-	d.mu.Unlock()
-	if captured == nil {
-		return 0, failure("EndCapture", driver.CodeInvalidValue, "the stream is not being captured")
-	}
 	g := driver.Graph(d.create("graph"))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.graphs[g] = captured
-	d.streams[s] = nil
+	c, err := d.captured("EndCapture", s)
+	if err != nil {
+		delete(d.live, uintptr(g))
+		return 0, err
+	}
+	d.graphs[g] = c
+	d.streams[s].capture = nil
 	return g, nil
 }
 
