@@ -19,7 +19,6 @@ import (
 
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/pintensor"
-	"gorgonia.org/tensor"
 )
 
 const (
@@ -53,45 +52,44 @@ func (s staging) step(size int) int {
 
 // chunk is memory that a device copies from or to.
 type chunk struct {
-	raw    []byte
-	lent   *tensor.Dense // whose memory raw is, nil for ordinary memory
-	engine *pintensor.Engine
-	hold   pintensor.Hold
+	raw  []byte
+	lent pintensor.Buffer // whose memory raw is, none for ordinary memory
+	hold pintensor.Hold
 
 	done   driver.Event // of the last copy
 	off, n int          // where its contents belong, if they are yet to land on the host
 }
 
 // lend returns a chunk of n bytes.
-func (d *Device) lend(n int64) *chunk {
-	engine := d.engine()
-	t, err := engine.Empty(tensor.Uint8, int(n))
+func (d *Device) lend(n int64) chunk {
+	lent, err := d.engine().AllocBuffer(n)
 	if err != nil {
 		if !errors.Is(err, pintensor.ErrLimit) && !errors.Is(err, pintensor.ErrClosed) {
 			d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err)) // not for this copy, but somebody must know
 		}
-		return &chunk{raw: make([]byte, n)}
+		return chunk{raw: make([]byte, n)}
 	}
-	c := &chunk{raw: t.Raw[:n], lent: t, engine: engine}
-	c.hold, _ = pintensor.Acquire(t) // it was lent just now, so it is not released
+	c := chunk{raw: lent.Bytes(), lent: lent}
+	c.hold, _ = lent.Acquire() // it was lent just now, so it is not released
 	return c
 }
 
 // giveBack returns the chunk to its engine when e is complete, nil for now. The engine's error is not the
 // copy's: the device's next call returns it.
-func (d *Device) giveBack(c *chunk, e *Event) {
-	switch {
-	case c.lent == nil && e != nil:
-		e.hold(c.raw)
-	case c.lent != nil && e != nil:
+func (d *Device) giveBack(c chunk, e *Event) {
+	if c.lent == (pintensor.Buffer{}) {
+		if e != nil {
+			e.hold(c.raw)
+		}
+		return
+	}
+	if e != nil {
 		c.hold.Until((*flight)(e))
-	case c.lent != nil:
+	} else {
 		c.hold.Done()
 	}
-	if c.lent != nil {
-		if err := c.engine.Release(c.lent); err != nil {
-			d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err))
-		}
+	if err := c.lent.Release(); err != nil {
+		d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err))
 	}
 }
 
@@ -174,7 +172,7 @@ func (c *chunked) borrow(none bool) (*chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	*k = *c.stream.dev.lend(int64(min(c.step, c.size)))
+	*k = c.stream.dev.lend(int64(min(c.step, c.size)))
 	k.done = h
 	return k, nil
 }
@@ -302,7 +300,7 @@ func (c *chunked) settle(err error) error {
 		if k.done == 0 {
 			continue // it was not to be had
 		}
-		c.stream.dev.giveBack(k, c.event)
+		c.stream.dev.giveBack(*k, c.event)
 		c.stream.dev.events.put(k.done)
 	}
 	return err

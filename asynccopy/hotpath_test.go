@@ -4,6 +4,7 @@ package asynccopy_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
@@ -71,7 +72,15 @@ func TestDriverCallsOfSmallCopies(t *testing.T) {
 
 // TestAllocationsOfSmallCopies holds the paths to what they allocate.
 func TestAllocationsOfSmallCopies(t *testing.T) {
-	for name, h := range hot {
+	paths := maps.Clone(hot)
+	ordinary := tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(4096))
+	gather := hot["ToDeviceInto"]
+	gather.allocs = 1 // how to gather from it
+	gather.call = func(s *asynccopy.Stream, x *asynccopy.Tensor, _ *tensor.Dense) error {
+		return s.ToDeviceInto(x, ordinary, true)
+	}
+	paths["ToDeviceInto, ordinary memory"] = gather
+	for name, h := range paths {
 		t.Run(name, func(t *testing.T) {
 			leak.Check(t)
 			d := must(asynccopy.OpenDriver(soft.New(soft.Config{Late: true}), 0))(t) // the checks of a rig allocate

@@ -63,7 +63,7 @@ func (s *Stream) relay(dst, x *Tensor) (*Event, error) {
 	}
 	s.track(e)
 	for _, k := range r.chunks { // not before e was recorded: it would be taken for complete
-		s.dev.giveBack(k, e)
+		s.dev.giveBack(*k, e)
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +94,8 @@ func (r *relay) work() error {
 		return err
 	}
 	defer in.events.put(arrived)
-	k := out.lend(min(r.step, r.size))
+	k := new(chunk)
+	*k = out.lend(min(r.step, r.size))
 	r.mu.Lock()
 	r.chunks = append(r.chunks, k)
 	r.mu.Unlock()
