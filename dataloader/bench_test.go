@@ -58,6 +58,58 @@ func BenchmarkLoader(b *testing.B) {
 	}
 }
 
+// BenchmarkBesideGather is an epoch in both ways in turn, so that what else the machine does hits both alike: x-gather is
+// the time of the Loader, with one worker, over that of the loop by hand.
+func BenchmarkBesideGather(b *testing.B) {
+	images, labels := mnist()
+	set, err := FromTensors(images, labels)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pixels, digits := images.Data().([]float32), labels.Data().([]int64)
+	for _, size := range batchSizes {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			e, err := pintensor.NewEngine()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			l, err := New(set, Config{BatchSize: size, Workers: 1, Shuffle: true, LastBatch: DropLast, SingleEpoch: true, Pin: e})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			order := rand.New(rand.NewPCG(1, 2)).Perm(len(digits))
+			x, y := make([]float32, size*784), make([]int64, size)
+			for range l.Batches(b.Context()) { // memory
+			}
+			var byHand, loaded time.Duration
+			for b.Loop() {
+				began := time.Now()
+				for at := 0; at+size <= len(order); at += size {
+					gatherByHand(x, y, pixels, digits, order[at:at+size])
+				}
+				between := time.Now()
+				for _, err := range l.Batches(b.Context()) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				byHand, loaded = byHand+between.Sub(began), loaded+time.Since(between)
+			}
+			b.ReportMetric(loaded.Seconds()/byHand.Seconds(), "x-gather")
+			b.ReportMetric(float64(b.N)*float64(len(order)/size*size)/loaded.Seconds(), "samples/s")
+		})
+	}
+}
+
+func gatherByHand(x []float32, y []int64, pixels []float32, digits []int64, indices []int) {
+	for k, i := range indices {
+		copy(x[k*784:(k+1)*784], pixels[i*784:(i+1)*784])
+		y[k] = digits[i]
+	}
+}
+
 func benchGather(b *testing.B, pixels []float32, digits []int64, size int) {
 	order := rand.New(rand.NewPCG(1, 2)).Perm(len(digits))
 	x, y := make([]float32, size*784), make([]int64, size)
@@ -68,10 +120,7 @@ func benchGather(b *testing.B, pixels []float32, digits []int64, size int) {
 		if at+size > len(order) {
 			at = 0
 		}
-		for k, i := range order[at : at+size] {
-			copy(x[k*784:(k+1)*784], pixels[i*784:(i+1)*784])
-			y[k] = digits[i]
-		}
+		gatherByHand(x, y, pixels, digits, order[at:at+size])
 		at += size
 	}
 	perSample(b, size)
