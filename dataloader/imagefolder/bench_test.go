@@ -38,11 +38,15 @@ func photo(seed uint64, w, h int) []byte {
 	return b.Bytes()
 }
 
-const photos = 128
-
-// album writes a folder of photos, 500 x 375 and 375 x 500, of 4 classes.
+// album returns a folder of photos, 500 x 375 and 375 x 500, of 4 classes. IMAGES_DIR names one that stays, for others to
+// read the same files: it is filled if it isn't there yet.
 func album(b *testing.B) string {
-	dir := b.TempDir()
+	dir, photos := os.Getenv("IMAGES_DIR"), 500
+	if dir == "" {
+		dir, photos = b.TempDir(), 128
+	} else if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
 	var wg sync.WaitGroup
 	for i := range photos {
 		sub := filepath.Join(dir, fmt.Sprint("class", i%4))

@@ -113,7 +113,8 @@ measure() {
 		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver)$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode/workers=1$'
 		bench load ./dataloader '^BenchmarkTuning$' 0.2s
-		bench load ./dataloader/imagefolder '^BenchmarkLoader$'
+		IMAGES_DIR=$bin/images bench load ./dataloader/imagefolder '^BenchmarkLoader$'
+		IMAGES_DIR=$bin/images peer load torch_images.py
 		peer load torch_baseline.py load
 		;;
 	train)
