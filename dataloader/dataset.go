@@ -159,10 +159,17 @@ func (f Field) describe() string {
 	return fmt.Sprintf("%q %v %v", f.Name, f.Dtype.Type, f.Shape) // a Dtype prints types without a name as nothing
 }
 
+// describe writes the fields, with how they are padded.
 func (l *layout) describe() []string {
 	text := make([]string, len(l.fields))
 	for i, f := range l.fields {
 		text[i] = f.describe()
+		if f.Pad != nil {
+			text[i] += fmt.Sprintf(", padded to a multiple of %d", l.wide[i].multiple)
+		}
+		if f.Pad != nil && f.Pad.Value != nil {
+			text[i] += fmt.Sprintf(" with %v", f.Pad.Value)
+		}
 	}
 	return text
 }

@@ -368,6 +368,6 @@ func ExampleLoader_Stats() {
 	fmt.Println(s.Batches, "batches of", s.Samples, "samples; memory for at most", s.PinnedLimit, "bytes")
 	fmt.Println("waited for data:", s.Waited <= s.Looped)
 	// Output:
-	// 100 batches of 1000 samples; memory for at most 600 bytes
+	// 100 batches of 1000 samples; memory for at most 2560 bytes
 	// waited for data: true
 }

@@ -8,7 +8,8 @@ import "fmt"
 // hash of what it was made from. A [State] has the text, so that [Loader.Restore] refuses a State of another
 // one. It must be the same in every process. [New] asks for it once.
 //
-// All samplers of this package have it, and sets made by [Subset], [RandomSplit] and [Repeat].
+// All samplers of this package have it, and its sets that are made of sets: which ones, and how. Of a Sampler that has
+// not, a State has what it says about some places.
 type Fingerprinter interface{ Fingerprint() string }
 
 // fingerprint returns v's, with text to set it off, or nothing if it has none.
@@ -17,6 +18,30 @@ func fingerprint(v any) string {
 		return " (" + f.Fingerprint() + ")"
 	}
 	return ""
+}
+
+// samplerProbes is how many places of an epoch are asked about a Sampler that says nothing of itself.
+const samplerProbes = 16
+
+// probe is a fingerprint of what a Sampler that has none says of two epochs. One that panics has none: it does so again
+// where a loop can tell of it. A BatchSampler is not asked: it may take long to answer.
+func (p *plan) probe() (text string) {
+	defer func() {
+		if recover() != nil {
+			text = ""
+		}
+	}()
+	var d digest
+	for epoch := range 2 {
+		for i := range min(samplerProbes, p.places) {
+			k := i * (p.places / samplerProbes)
+			if p.places <= samplerProbes {
+				k = i
+			}
+			d.add(uint64(p.sampler.Index(epoch, k)))
+		}
+	}
+	return " that begins with " + d.String()
 }
 
 // digest is a hash of numbers: good enough to notice a difference, not to withstand an attack.
@@ -82,4 +107,35 @@ func (s *selection) Fingerprint() string {
 		d.add(uint64(s.index(i)))
 	}
 	return fmt.Sprintf("%s %v of %T%s", s.call, d, s.Dataset, fingerprint(s.Dataset))
+}
+
+// Of what sets are made of.
+
+func (p *part) Fingerprint() string {
+	return fmt.Sprintf("%d of %T%s", p.n, p.Dataset, fingerprint(p.Dataset))
+}
+
+func (s *several) Fingerprint() string {
+	text := s.call
+	for i := range s.parts {
+		text += ", " + s.parts[i].Fingerprint()
+	}
+	return text
+}
+
+func (s *interleaved) Fingerprint() string {
+	var d digest
+	for _, st := range s.stretches {
+		d.add(uint64(st.start))
+		d.addInts(st.each)
+	}
+	return fmt.Sprintf("%s, weights %v", s.several.Fingerprint(), d)
+}
+
+// A set is the same with a cache and without.
+func (c *Cached) Fingerprint() string {
+	if f, ok := c.Dataset.(Fingerprinter); ok {
+		return f.Fingerprint()
+	}
+	return ""
 }

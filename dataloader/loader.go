@@ -36,7 +36,8 @@ type Loader struct {
 	shallow      atomic.Bool  // there was no memory for a larger depth
 	shallowest   int          // the depth to begin with
 
-	order, data string // for States
+	order, data string        // for States
+	probed      func() string // asks a Sampler that says nothing of itself, once, when a State is made
 
 	_ line // what follows changes with each batch, and workers read what is before
 
@@ -87,6 +88,9 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	l := &Loader{ds: ds, cfg: cfg, layout: layout, plan: plan, engine: cfg.Pin, trace: traceOf(cfg.Stream), freed: make(chan struct{})}
 	l.rows = l.plan.maxSize()
 	l.order = l.describeOrder()
+	if _, says := cfg.Sampler.(Fingerprinter); !says && cfg.Sampler != nil {
+		l.probed = sync.OnceValue(l.plan.probe)
+	}
 	if f, ok := ds.(Fingerprinter); ok {
 		l.data = f.Fingerprint()
 	}

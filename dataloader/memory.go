@@ -80,7 +80,7 @@ func (s *slot) layOut(n int) {
 func (s *slot) count(sign int64) {
 	if s.capacity > 0 {
 		s.l.slots.Add(sign)
-		s.l.pinnedBytes.Add(sign * (int64(s.capacity)*int64(s.layout.total) + int64(s.wideBytes)))
+		s.l.pinnedBytes.Add(sign * int64(len(s.block.Raw)+s.wideBytes))
 	}
 }
 

@@ -162,7 +162,7 @@ func TestManyKeptBatchesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := l.Stats(); s.Slots != 4 || s.PinnedBytes != 4*2*32 || s.PinnedLimit != s.PinnedBytes {
+	if s := l.Stats(); s.Slots != 4 || s.PinnedBytes != 4*2*fieldAlign || s.PinnedLimit != s.PinnedBytes {
 		t.Errorf("%d slots of %d bytes, at most %d, want 4", s.Slots, s.PinnedBytes, s.PinnedLimit)
 	}
 }

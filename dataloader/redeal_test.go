@@ -12,6 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"gorgonia.org/tensor"
+
 	"github.com/pintensor/pin/internal/leak"
 )
 
@@ -180,6 +182,11 @@ func TestRestoreComparesFingerprints(t *testing.T) {
 		"bucket seed": {{all, Config{BatchSampler: buckets(1, 5)}}, {all, Config{BatchSampler: buckets(2, 5)}}},
 		"set":         {{must[Dataset](t)(Subset(all, index(3))), Config{}}, {must[Dataset](t)(Subset(all, index(4))), Config{}}},
 		"split":       {{split(1), Config{}}, {split(2), Config{}}},
+		"own sampler": {{all, Config{Sampler: offset{n, 1}}}, {all, Config{Sampler: offset{n, 2}}}},
+		"concat":      {{must[Dataset](t)(Concat(counting(n), counting(2))), Config{}}, {must[Dataset](t)(Concat(counting(2), counting(n))), Config{}}},
+		"interleave":  {{must[Dataset](t)(Interleave(CycleUntilAllExhausted, []int{1, 1}, all, all)), Config{}}, {must[Dataset](t)(Interleave(CycleUntilAllExhausted, []int{1, 2}, all, all)), Config{}}},
+		"part":        {{must[Dataset](t)(Concat(all, split(1))), Config{}}, {must[Dataset](t)(Concat(all, split(2))), Config{}}},
+		"padding":     {{padded(n, 4), Config{}}, {padded(n, 8), Config{}}},
 		"set of set":  {{must[Dataset](t)(Repeat(split(1), 2)), Config{}}, {must[Dataset](t)(Repeat(split(2), 2)), Config{}}},
 	} {
 		var loaders [2]*Loader
@@ -199,6 +206,21 @@ func TestRestoreComparesFingerprints(t *testing.T) {
 			t.Errorf("%s: another one's State: %v", name, err)
 		}
 	}
+}
+
+// offset is a Sampler that says nothing of itself.
+type offset struct{ n, by int }
+
+func (o offset) Len() int               { return o.n }
+func (o offset) Index(epoch, k int) int { return (k + o.by) % o.n }
+
+// padded is a set of words of different lengths.
+func padded(n, multiple int) Dataset {
+	fields := []Field{{Dtype: tensor.Uint8, Shape: tensor.Shape{-1}, Pad: &Padding{Multiple: multiple}}}
+	return FromFunc(n, fields, func(_ context.Context, i int, row Row) error {
+		_, err := Ragged[uint8](row, 0, i%3+1)
+		return err
+	})
 }
 
 // A fingerprint is the same in every process: a checkpoint has it.

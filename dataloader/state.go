@@ -110,8 +110,12 @@ func (l *Loader) State() State {
 }
 
 func (l *Loader) describe() State {
+	order := l.order
+	if l.probed != nil {
+		order += l.probed()
+	}
 	s := State{
-		Version: stateVersion, Seed: l.cfg.Seed, Samples: l.plan.samples, Fields: l.layout.describe(), Data: l.data, Order: l.order,
+		Version: stateVersion, Seed: l.cfg.Seed, Samples: l.plan.samples, Fields: l.layout.describe(), Data: l.data, Order: order,
 		BatchSize: l.cfg.BatchSize, LastBatch: l.cfg.LastBatch.String(), Rank: l.plan.rank, WorldSize: l.plan.world,
 	}
 	if l.plan.feed != nil {

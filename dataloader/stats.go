@@ -3,6 +3,7 @@ package dataloader
 // What a Loader has done, and what it holds.
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -32,8 +33,9 @@ type Stats struct {
 	Slots       int64 `json:"slots"`        // batches that there is memory for now, besides kept ones
 	PinnedBytes int64 `json:"pinned_bytes"` // of host memory that they take
 
-	// PinnedLimit is the most host memory that batches can take, besides kept ones, before rounding: of each
-	// field of a batch to 256 bytes, and of the batch by the engine. PinnedBytes is too. It is known before the first batch. With a BatchSampler it is unknown, and 0.
+	// PinnedLimit is the most host memory that batches can take, besides kept ones and fields whose shape differs
+	// between samples. It is known before the first batch. With a BatchSampler it is unknown, and 0. Both figures are
+	// what is asked of the engine, whose own Stats say what it has for that.
 	PinnedLimit int64 `json:"pinned_limit"`
 
 	Stuck int `json:"stuck"` // loops with readers that did not return when their loop had ended, and have not yet
@@ -72,7 +74,7 @@ func (l *Loader) Stats() Stats {
 		Waited:  time.Duration(l.waited.Load()),
 		Workers: int(l.hands.Load()), Prefetch: int(l.depth.Load()),
 		Slots: l.slots.Load(), PinnedBytes: l.pinnedBytes.Load(),
-		PinnedLimit: int64(l.most()) * int64(l.rows) * int64(l.layout.total),
+		PinnedLimit: l.pinnedLimit(),
 	}
 	s.Bytes = s.Samples * int64(l.layout.total)
 	l.mu.Lock()
@@ -96,4 +98,13 @@ func (l *Loader) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// pinnedLimit is Stats.PinnedLimit. What is more than an int64 holds is that.
+func (l *Loader) pinnedLimit() int64 {
+	size, ok := l.layout.blockBytes(l.rows)
+	if most := int64(l.most()); ok && most <= math.MaxInt64/int64(max(size, 1)) {
+		return most * int64(size)
+	}
+	return math.MaxInt64
 }
