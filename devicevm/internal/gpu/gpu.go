@@ -147,6 +147,10 @@ func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, erro
 			i--
 			continue
 		}
+		if n := b.sequence(p.Steps[i:]); n > 0 {
+			i += n - 1
+			continue
+		}
 		b.begin(b.step)
 		if err := b.compile(b.step); err != nil {
 			return nil, &plan.StepError{Node: b.step.Node, Err: err}

@@ -43,13 +43,14 @@ func arguments(t testing.TB, args []any) []argument {
 		case *Expression:
 			all[i].words = func(replace func(at *uint64)) []uint64 {
 				e := *a
-				for k := range e.Operand {
-					replace(&e.Operand[k].Data)
-				}
-				for k := range e.Result {
-					replace(&e.Result[k])
-				}
+				replaceAll(e.Operand[:], e.Result[:], replace)
 				return Words(&e)
+			}
+		case *Sequence:
+			all[i].words = func(replace func(at *uint64)) []uint64 {
+				s := *a
+				replaceAll(s.Operand[:], s.Result[:], replace)
+				return Words(&s)
 			}
 		case *Parameters:
 			all[i].words = func(replace func(at *uint64)) []uint64 {
@@ -85,6 +86,15 @@ func arguments(t testing.TB, args []any) []argument {
 		}
 	}
 	return all
+}
+
+func replaceAll(operands []Operand, results []uint64, replace func(at *uint64)) {
+	for k := range operands {
+		replace(&operands[k].Data)
+	}
+	for k := range results {
+		replace(&results[k])
+	}
 }
 
 // expression is one whose parts there is room for.

@@ -22,6 +22,8 @@ extern "C" int size(const char *name) {
 #define SIZE(type) if (strcmp(name, #type) == 0) return sizeof(type)
   SIZE(Operand);
   SIZE(Expression);
+  SIZE(Stage);
+  SIZE(Sequence);
   SIZE(View);
   SIZE(Window);
   SIZE(Settings);

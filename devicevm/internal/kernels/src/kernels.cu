@@ -7,5 +7,6 @@
 #include "layout.cuh"
 #include "pool.cuh"
 #include "reduce.cuh"
+#include "sequence.cuh"
 #include "softmax.cuh"
 #include "solver.cuh"
