@@ -32,7 +32,8 @@ func passes(groups []plan.Axes) []pass {
 				p.inner *= g.N
 			}
 		}
-		least, units := 16*lanes(p.inner), p.outer*((p.inner+width(p.inner)-1)/width(p.inner)) // elements of a part, blocks of one
+		w := width(p.outer, p.inner)
+		least, units := 64*(kernels.Threads/w), p.outer*((p.inner+w-1)/w) // elements of a part, blocks of one
 		if p.inner == 1 {
 			least, units = 4096, p.outer
 		}
@@ -76,7 +77,7 @@ func (b *builder) pass(kind string, dt tensor.Dtype, p pass, from, to argument) 
 		b.launch(kind+"_rows", dt, blocks((rows+each-1)/each), from, to, number(p.outer), number(p.n), number(p.part), number(p.parts), number(each))
 		return
 	}
-	w := width(p.inner)
+	w := width(p.outer, p.inner)
 	b.launch(kind+"_columns", dt, blocks(p.outer*p.parts*((p.inner+w-1)/w)), from, to,
 		number(p.n), number(p.inner), number(p.part), number(p.parts), number(w))
 }
@@ -89,9 +90,15 @@ func together(n int) int {
 	return kernels.Threads / 32
 }
 
-// width is how many of so many columns a block reduces, and lanes how many of its threads each column has.
-func width(columns int) int { return min(1<<bits.Len(uint(columns-1)), 32) }
-func lanes(columns int) int { return kernels.Threads / width(columns) }
+// width is how many of so many columns a block reduces: fewer, and so more threads for each, if there are few blocks, but
+// no fewer than are read together.
+func width(outer, columns int) int {
+	w := min(1<<bits.Len(uint(columns-1)), 32)
+	for w > 8 && outer*(columns/w) < busy/2 {
+		w /= 2
+	}
+	return w
+}
 
 // constant is the reduction of nothing.
 func (b *builder) constant(out plan.Value, kind string) {
