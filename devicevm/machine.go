@@ -37,7 +37,8 @@ type places struct {
 // machine runs a program on a device. Its calls come one at a time.
 type machine interface {
 	// do copies the uploads to the device, runs the program if there is a run, and copies the downloads back,
-	// in this order. When it returns the host's memory is no longer used.
+	// in this order. When it returns the host's memory is no longer used; but if it returns an error, what it was given
+	// may be, also the lists, until the next call.
 	do(at *places, up []upload, run *plan.Run, down []download) error
 
 	// beside reports whether a run goes on beside the host when do has returned, so that the next values may be on
@@ -74,7 +75,7 @@ type softMachine struct {
 
 	// What the launch under way does, and how it ended. It happens between Launch and the end of settle.
 	pending bool
-	at      *places
+	at      places
 	up      []upload
 	run     *plan.Run
 	down    []download
@@ -106,7 +107,7 @@ func (m *softMachine) do(at *places, up []upload, run *plan.Run, down []download
 	if err := m.settle(); err != nil {
 		return err
 	}
-	m.at, m.up, m.run, m.down, m.err = at, up, run, down, nil
+	m.at, m.up, m.run, m.down, m.err = *at, up, run, down, nil
 	one := driver.Dim3{X: 1}
 	err := m.stream.Issue("devicevm", func(_ driver.Device, s driver.Stream) error {
 		return m.launcher.Launch(m.function, one, one, 0, s, nil)
@@ -132,7 +133,7 @@ func (m *softMachine) settle() error {
 	over, err := settle(m.stream)
 	if over {
 		m.pending = false
-		m.at, m.up, m.run, m.down = nil, nil, nil, nil // they may be large
+		m.at, m.up, m.run, m.down = places{}, nil, nil, nil // they may be large
 	}
 	return err
 }

@@ -67,7 +67,8 @@ func WithSolver(s G.Solver, params ...*G.Node) Option {
 // evaluation graph, with a batch size of its own, beside the graph that is trained. A weight is an input of the
 // other VM's graph that has a gradient; it is the same in both graphs if its node has the same value (the very same
 // tensor), or else the same name. Running statistics of batch normalisations are shared in their order. It is an
-// error if the graphs have nothing in common, as with weights of other names: the VM would evaluate random ones.
+// error if the graphs have nothing in common, as with weights of other names, or if one of the weights is left out while
+// this graph has an input with a value of its own, of the same dtype and shape: the VM would evaluate random weights.
 //
 // The other VM may be closed first.
 func WithWeightsFrom(vm *VM) Option {

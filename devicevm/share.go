@@ -67,6 +67,24 @@ func (vm *VM) shared(n *graph.Node) (*slot, error) {
 	return same[0], nil
 }
 
+// unshared looks for a weight that has no counterpart in the other VM, while one of that is not used here and has the
+// same dtype and shape: then their names were meant to be the same.
+func (vm *VM) unshared() error {
+	others := vm.opts.weights.slots
+	for _, s := range vm.slots {
+		if slices.Contains(others, s) || s.node.Src.Value() == nil {
+			continue
+		}
+		for _, o := range others {
+			if !slices.Contains(vm.slots, o) && o.node.Src.Deriv() != nil && o.node.Dtype == s.node.Dtype && slices.Equal(o.node.Shape, s.node.Shape) {
+				return nodeError(s.node, "WithWeightsFrom: it would keep its own value, and weight %q of the other VM not be used: give them the same name: %w",
+					o.node.Src.Name(), ErrMismatch)
+			}
+		}
+	}
+	return nil
+}
+
 // borrows reports whether anything of the other VM is shared.
 func (vm *VM) borrows() bool {
 	return slices.ContainsFunc(vm.slots, func(s *slot) bool { return s.refs > 1 }) ||

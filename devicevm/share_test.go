@@ -126,6 +126,25 @@ func TestWeightsFromRefuses(t *testing.T) {
 	if !errors.Is(err, devicevm.ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("%q", n.weights[0].Name())) {
 		t.Errorf("no weight in common: %v", err)
 	}
+	// One of the weights, under another name.
+	g = G.NewGraph()
+	var sum *G.Node
+	for i, w := range n.weights {
+		name := w.Name()
+		if i == 1 {
+			name = "typo"
+		}
+		v := G.NewTensor(g, w.Dtype(), w.Dims(), G.WithShape(w.Shape()...), G.WithName(name), G.WithValue(w.Value().(*tensor.Dense).Clone()))
+		if s := G.Must(G.Sum(v)); sum == nil {
+			sum = s
+		} else {
+			sum = G.Must(G.Add(sum, s))
+		}
+	}
+	_, err = devicevm.New(g, dev, devicevm.WithWeightsFrom(vm))
+	if !errors.Is(err, devicevm.ErrMismatch) || !strings.Contains(err.Error(), "typo") || !strings.Contains(err.Error(), fmt.Sprintf("%q", n.weights[1].Name())) {
+		t.Errorf("a weight of another name: %v", err)
+	}
 	if err := vm.Close(); err != nil {
 		t.Fatal(err)
 	}

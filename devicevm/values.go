@@ -149,8 +149,8 @@ func (vm *VM) value(n *graph.Node) (G.Value, error) {
 }
 
 // fetch copies values to the host.
-func (vm *VM) fetch(down []download) error {
-	defer clear(vm.at.inputs)
+func (vm *VM) fetch(down []download) (err error) {
+	defer func() { vm.forgetInputs(err != nil) }()
 	for _, d := range down {
 		if d.src.Space != plan.Input {
 			if vm.count == 0 && d.src.Space == plan.Arena {

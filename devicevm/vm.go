@@ -184,6 +184,11 @@ func (vm *VM) equip() error {
 		return fmt.Errorf("WithWeightsFrom: no input is one of the other VM's weights %q: give them the same names: %w",
 			vm.opts.weights.weightNames(), ErrMismatch)
 	}
+	if vm.opts.weights != nil {
+		if err := vm.unshared(); err != nil {
+			return err
+		}
+	}
 	vm.at.inputs = make([]*asynccopy.Tensor, len(vm.slots))
 	if err := vm.machine.do(&vm.at, up, nil, nil); err != nil {
 		return err
@@ -233,7 +238,7 @@ func (vm *VM) runAll() error {
 	if err == nil {
 		err = vm.machine.do(&vm.at, vm.up, run, vm.outputs.downloads(read))
 	}
-	if err := errors.Join(err, vm.leaveInputs()); err != nil {
+	if err := errors.Join(err, vm.leaveInputs(err != nil)); err != nil {
 		return err
 	}
 	for _, s := range vm.slots {
@@ -262,8 +267,8 @@ func (vm *VM) takeInputs() error {
 }
 
 // leaveInputs ends the use of the inputs that were taken. The caller's tensors may be released from then on, so nothing
-// may look at them.
-func (vm *VM) leaveInputs() error {
+// may look at them. If the run failed the machine may still be using the lists.
+func (vm *VM) leaveInputs(failed bool) error {
 	var errs []error
 	for i, s := range vm.slots {
 		t := vm.at.inputs[i]
@@ -271,10 +276,19 @@ func (vm *VM) leaveInputs() error {
 			errs = append(errs, s.used(vm.session.stream))
 		}
 	}
+	vm.forgetInputs(failed)
+	return errors.Join(errs...)
+}
+
+// forgetInputs empties the lists of inputs, or makes new ones.
+func (vm *VM) forgetInputs(failed bool) {
+	if failed {
+		vm.up, vm.at.inputs = nil, make([]*asynccopy.Tensor, len(vm.slots))
+		return
+	}
 	clear(vm.up)
 	clear(vm.at.inputs)
 	vm.up = vm.up[:0]
-	return errors.Join(errs...)
 }
 
 // nextRun returns what the next run depends on.

@@ -175,3 +175,38 @@ func TestDriverFails(t *testing.T) {
 		}
 	}
 }
+
+// A run that could not be waited for has what it needs when it happens, which is during the next one.
+func TestWaitingFails(t *testing.T) {
+	leak.Check(t)
+	faulty := drivertest.NewFaulty(kinds[kind].driver(t))
+	g, x, y := double()
+	vm, err := devicevm.New(g, open(t, faulty))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := G.Let(x, vector(1, 2, 3)); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{"SyncStream", "SyncEvent", "Query"} {
+		faulty.FailAll(call)
+	}
+	if err := vm.RunAll(); !errors.Is(err, drivertest.ErrInjected) {
+		t.Fatalf("RunAll: %v", err)
+	}
+	faulty.Heal()
+	let(t, vm, x, vector(4, 5, 6))
+	wantY(t, vm, y, 8, 10, 12)
+	for _, call := range []string{"SyncStream", "SyncEvent", "Query"} {
+		faulty.FailAll(call)
+	}
+	if _, err := vm.Value(y); !errors.Is(err, drivertest.ErrInjected) {
+		t.Errorf("Value: %v", err)
+	}
+	faulty.Heal()
+	let(t, vm, x, vector(7, 8, 9))
+	wantY(t, vm, y, 14, 16, 18)
+	if err := vm.Close(); err != nil {
+		t.Error(err)
+	}
+}

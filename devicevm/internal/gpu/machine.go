@@ -43,6 +43,8 @@ type Machine struct {
 	run      kernels.Run
 	settings kernels.Settings
 	unsure   bool // a run failed: how far it got isn't known
+
+	kept [][]byte // that work may still use, which could not be waited for
 }
 
 // Open loads the kernels for the device of a stream. The error is driver.ErrNotSupported for a device that runs none.
@@ -134,10 +136,7 @@ func (m *Machine) place(c *Code) error {
 		}
 		c.scratchMem = driver.DevicePtr(c.tensors[1].DevicePtr())
 	}
-	if err = m.upload(c); err != nil {
-		return err
-	}
-	return m.Synchronize()
+	return errors.Join(m.upload(c), m.finish(c.table))
 }
 
 // upload copies the code's table to the device.
@@ -167,6 +166,15 @@ func (m *Machine) Free(c *Code) error {
 
 // Synchronize waits for the work that was issued.
 func (m *Machine) Synchronize() error { return m.stream.Synchronize(context.Background()) }
+
+// finish waits for work that uses memory of the host's. If that fails the work may go on, so the memory is kept.
+func (m *Machine) finish(memory ...[]byte) error {
+	err := m.Synchronize()
+	if err != nil {
+		m.kept = append(m.kept, memory...)
+	}
+	return err
+}
 
 func (m *Machine) issue(name string, call func(s driver.Stream) error) error {
 	return m.stream.Issue(name, func(_ driver.Device, s driver.Stream) error { return call(s) })
@@ -238,13 +246,11 @@ func (m *Machine) tell(c *Code, run plan.Run) error {
 // report looks at what was found that is not finite.
 func (m *Machine) report(c *Code) error {
 	found := make([]uint32, c.found)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(&found[0])), 4*len(found))
 	err := m.issue("devicevm: watch", func(s driver.Stream) error {
-		return m.dev.CopyDtoH(unsafe.Pointer(&found[0]), c.tableMem, int64(4*len(found)), s, 0)
+		return m.dev.CopyDtoH(unsafe.Pointer(&memory[0]), c.tableMem, int64(len(memory)), s, 0)
 	})
-	if err == nil {
-		err = m.Synchronize()
-	}
-	if err != nil {
+	if err := errors.Join(err, m.finish(memory)); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(found, func(at uint32) bool { return at != math.MaxUint32 })
@@ -272,22 +278,22 @@ func (b *builder) host(s *plan.Step, op plan.Host) {
 // compute runs an operation on the host, on copies of its operands.
 func (m *Machine) compute(c *Code, s *plan.Step, op plan.Host) error {
 	operands := make([]G.Value, len(s.In))
+	var memory [][]byte
 	err := m.issue("devicevm: operands", func(stream driver.Stream) error {
 		for i, v := range s.In {
 			operands[i] = host.New(v.Dtype, v.Shape)
 			if v.N == 0 {
 				continue
 			}
-			if err := m.dev.CopyDtoH(unsafe.Pointer(&host.Bytes(operands[i])[0]), c.mem.At(v), v.Bytes(), stream, 0); err != nil {
+			to := host.Bytes(operands[i])
+			memory = append(memory, to)
+			if err := m.dev.CopyDtoH(unsafe.Pointer(&to[0]), c.mem.At(v), v.Bytes(), stream, 0); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		err = m.Synchronize()
-	}
-	if err != nil {
+	if err := errors.Join(err, m.finish(memory...)); err != nil { // also what failed has issued some
 		return err
 	}
 	value, err := host.Do(op.Op, operands)
@@ -301,8 +307,5 @@ func (m *Machine) compute(c *Code, s *plan.Step, op plan.Host) error {
 	err = m.issue("devicevm: result", func(stream driver.Stream) error {
 		return m.dev.CopyHtoD(c.mem.At(s.Out), unsafe.Pointer(&result[0]), int64(len(result)), stream, 0)
 	})
-	if err != nil {
-		return err
-	}
-	return m.Synchronize()
+	return errors.Join(err, m.finish(result))
 }
