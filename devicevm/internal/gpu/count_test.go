@@ -48,23 +48,33 @@ func (l *layers) conv(x *G.Node, channels int) *G.Node {
 	return l.must(G.MaxPool2D(l.must(G.Rectify(y)), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}))
 }
 
-// count returns how many pieces of work a step of training by cross entropy is, without the solver's.
-func (l *layers) count(logits *G.Node) int {
+// plan is a step of training by cross entropy, without the solver's. With nil it is of the graph as it is.
+func (l *layers) plan(logits *G.Node, opts plan.Options) (*graph.Graph, *plan.Program) {
 	l.t.Helper()
-	y := l.input("y", logits.Shape()...)
-	picked := l.must(G.HadamardProd(l.must(G.LogSoftMax(logits)), y))
-	cost := l.must(G.Neg(l.must(G.Mean(l.must(G.Sum(picked, 1))))))
-	if _, err := G.Grad(cost, l.weights...); err != nil {
-		l.t.Fatal(err)
+	if logits != nil {
+		y := l.input("y", logits.Shape()...)
+		picked := l.must(G.HadamardProd(l.must(G.LogSoftMax(logits)), y))
+		cost := l.must(G.Neg(l.must(G.Mean(l.must(G.Sum(picked, 1))))))
+		if _, err := G.Grad(cost, l.weights...); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 	g, err := graph.Read(l.g)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	p, err := plan.Build(g, plan.Options{Roots: plan.Roots(g)})
+	opts.Roots = plan.Roots(g)
+	p, err := plan.Build(g, opts)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	return g, p
+}
+
+// count returns how many pieces of work the step is.
+func (l *layers) count(logits *G.Node) int {
+	l.t.Helper()
+	_, p := l.plan(logits, plan.Options{})
 	mem := Memory{Arena: 1 << 30, Inputs: make([]driver.DevicePtr, len(p.Inputs)), Consts: make([]driver.DevicePtr, len(p.Consts))}
 	for _, list := range [][]driver.DevicePtr{mem.Inputs, mem.Consts} {
 		for i := range list {

@@ -17,6 +17,7 @@ type Options struct {
 
 	Eval   bool // not training: no dropout, and batch normalisation by the running statistics
 	NoFuse bool // every node has a step of its own
+	Share  bool // values share memory where that saves little too
 	Bugs   bool // operations in which Gorgonia is wrong compute themselves
 }
 

@@ -2,13 +2,17 @@ package plan
 
 // This file gives intermediate results their places in the arena.
 //
-// Steps run one after the other, so a place is free again after the last step that reads it. Each value takes
-// the lowest gap that is large enough. Values that are kept keep their place.
+// A place is free again after the last step that reads it. Each value takes the lowest gap that is large enough. Values
+// that are kept keep their place. But a step that writes where another value was has to wait for all that read it, and
+// devices run at once what need not wait, so values only share memory where that saves much.
 
 import "slices"
 
 // alignment is what device memory wants, and what keeps values in cache lines of their own.
 const alignment = 256
+
+// apart is how large the arena may be without any sharing: caches of devices hold it.
+const apart = 32 << 20
 
 // span is a place in the arena that is in use until after the step last.
 type span struct {
@@ -19,6 +23,11 @@ type span struct {
 // allocate replaces the numbers of the values in the arena by offsets.
 func (b *builder) allocate() {
 	lasts := b.lifetimes()
+	if !b.Share && b.total() <= apart {
+		for v := range lasts {
+			lasts[v] = len(b.prog.Steps)
+		}
+	}
 	offsets := map[int64]int64{}
 	var used []span // by offset
 	b.prog.ArenaSize = 0
@@ -55,6 +64,19 @@ func (b *builder) allocate() {
 			b.places[n] = v
 		}
 	}
+}
+
+// total is the size of the arena without sharing.
+func (b *builder) total() (n int64) {
+	for i := range b.prog.Steps {
+		s := &b.prog.Steps[i]
+		for _, v := range append(s.results(), s.Aux) {
+			if v.Space == Arena && v.N > 0 {
+				n += (v.Bytes() + alignment - 1) / alignment * alignment
+			}
+		}
+	}
+	return n
 }
 
 // lifetimes returns the last step that uses each value in the arena.

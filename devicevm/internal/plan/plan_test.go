@@ -104,12 +104,14 @@ func TestProgramOfPerceptron(t *testing.T) {
 func TestMemoryIsNotShared(t *testing.T) {
 	leak.Check(t)
 	g, _ := perceptron(t)
-	for _, opts := range []Options{{}, {NoFuse: true}, {Eval: true}, {Bugs: true}} {
+	var sizes []int64
+	for _, opts := range []Options{{}, {Share: true}, {Share: true, NoFuse: true}, {Share: true, Eval: true}, {Bugs: true}} {
 		opts.Roots = Roots(g)
 		p, err := Build(g, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
+		sizes = append(sizes, p.ArenaSize)
 		type use struct {
 			Value
 			first, last int
@@ -154,6 +156,14 @@ func TestMemoryIsNotShared(t *testing.T) {
 		for _, n := range opts.Roots {
 			note(p.Where[n], len(p.Steps))
 		}
+		for i, u := range uses {
+			if !opts.Share && u.last < 0 {
+				t.Errorf("value %d shares its memory, though there are only %d bytes", i, p.ArenaSize)
+			}
+		}
+	}
+	if sizes[0] <= sizes[1] {
+		t.Errorf("%d bytes shared, %d not", sizes[1], sizes[0])
 	}
 }
 
