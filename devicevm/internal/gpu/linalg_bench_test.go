@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// products are those of the networks of examples/mnist, for batches of 64 and 256, and large ones.
+// products are those of the networks of examples/mnist, the MLP's for batches of 64 and 256, and large ones.
 var products = []product{
 	{m: 64, n: 300, k: 784}, {m: 64, n: 100, k: 300}, {m: 64, n: 10, k: 100},
 	{m: 64, n: 300, k: 100, transB: true}, {m: 64, n: 100, k: 10, transB: true},
@@ -27,6 +27,11 @@ var products = []product{
 	{m: 50176, n: 8, k: 9, transB: true}, {m: 12544, n: 16, k: 72, transB: true}, {m: 12544, n: 72, k: 16},
 	{m: 8, n: 9, k: 50176, transA: true}, {m: 16, n: 72, k: 12544, transA: true},
 	{m: 64, n: 10, k: 784}, {m: 64, n: 784, k: 10, transB: true}, {m: 784, n: 10, k: 64, transA: true},
+	{m: 50176, n: 32, k: 9, transB: true}, {m: 12544, n: 64, k: 288, transB: true}, {m: 3136, n: 128, k: 576, transB: true},
+	{m: 12544, n: 288, k: 64}, {m: 3136, n: 576, k: 128},
+	{m: 32, n: 9, k: 50176, transA: true}, {m: 64, n: 288, k: 12544, transA: true}, {m: 128, n: 576, k: 3136, transA: true},
+	{m: 64, n: 625, k: 1152}, {m: 64, n: 10, k: 625}, {m: 64, n: 625, k: 10, transB: true}, {m: 64, n: 1152, k: 625, transB: true},
+	{m: 1152, n: 625, k: 64, transA: true}, {m: 625, n: 10, k: 64, transA: true},
 	{m: 1024, n: 1024, k: 1024}, {m: 4096, n: 4096, k: 4096}, {m: 1024, n: 1024, k: 1024, transB: true}, {m: 1024, n: 1024, k: 1024, transA: true},
 }
 
