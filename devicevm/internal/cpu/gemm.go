@@ -61,8 +61,8 @@ func kernelOf[T float]() (kernel func(k int, a, b, c *T, ldc int), cols int, poo
 	return any(kernel64).(func(k int, a, b, c *T, ldc int)), tileCols64, &workspaces64
 }
 
-// vectorGemm is gemm by the kernels.
-func vectorGemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
+// newProduct is op(a) x op(b), of contiguous matrices.
+func newProduct[T float](transA, transB bool, m, n, k int, a, b, c []T) product[T] {
 	p := product[T]{m: m, n: n, k: k, a: matrix[T]{a, k, 1}, b: matrix[T]{b, n, 1}, c: c, ldc: n}
 	if transA {
 		p.a = matrix[T]{a, 1, m}
@@ -70,19 +70,50 @@ func vectorGemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
 	if transB {
 		p.b = matrix[T]{b, 1, k}
 	}
+	return p
+}
+
+// vectorGemm is gemm by the kernels.
+func vectorGemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
 	clear(c)
+	p := newProduct(transA, transB, m, n, k, a, b, c)
+	p.divide(2*m*n*k, (*product[T]).multiply)
+}
+
+// divide calls f for parts of a product of so many operations, on several cores if there are enough.
+func (p product[T]) divide(flops int, f func(part *product[T])) {
 	_, cols, _ := kernelOf[T]()
-	flops := 2 * n * k // of a row
-	if m*cols >= n*tileRows {
-		panels := (m + tileRows - 1) / tileRows
-		parallel(panels, max(share/max(flops*tileRows, 1), 1), func(lo, hi int) {
-			p.rows(lo*tileRows, min(hi*tileRows, m)).multiply()
+	if p.m*cols >= p.n*tileRows {
+		panels := (p.m + tileRows - 1) / tileRows
+		parallel(panels, max(share/max(flops/panels, 1), 1), func(lo, hi int) {
+			f(p.rows(lo*tileRows, min(hi*tileRows, p.m)))
 		})
 		return
 	}
-	panels := (n + cols - 1) / cols
-	parallel(panels, max(share/max(2*m*k*cols, 1), 1), func(lo, hi int) {
-		p.columns(lo*cols, min(hi*cols, n)).multiply()
+	panels := (p.n + cols - 1) / cols
+	parallel(panels, max(share/max(flops/panels, 1), 1), func(lo, hi int) {
+		f(p.columns(lo*cols, min(hi*cols, p.n)))
+	})
+}
+
+// vectorGemms is so many products, of matrices as many elements apart as the steps say; a stepC of 0 adds them up.
+func vectorGemms[T float](transA, transB bool, m, n, k, products, stepA, stepB, stepC int, a, b, c []T) {
+	clear(c)
+	if stepC == 0 {
+		p := newProduct(transA, transB, m, n, k, a, b, c)
+		p.divide(2*m*n*k*products, func(part *product[T]) {
+			for range products {
+				part.multiply()
+				part.a.v, part.b.v = part.a.v[min(stepA, len(part.a.v)):], part.b.v[min(stepB, len(part.b.v)):]
+			}
+		})
+		return
+	}
+	parallel(products, max(share/max(2*m*n*k, 1), 1), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			p := newProduct(transA, transB, m, n, k, a[i*stepA:], b[i*stepB:], c[i*stepC:])
+			p.multiply()
+		}
 	})
 }
 

@@ -77,6 +77,39 @@ func TestGemm(t *testing.T) {
 	t.Run("float64", func(t *testing.T) { testGemm[float64](t, 1e-14) })
 }
 
+func testGemms[T float](t *testing.T, tolerance float64) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	const products = 5
+	for _, s := range [][3]int{{3, 49, 20}, {20, 49, 3}, {32, 9, 784}, {70, 100, 70}} {
+		m, n, k := s[0], s[1], s[2]
+		for _, steps := range [][3]int{{m * k, k * n, m * n}, {0, k * n, m * n}, {m * k, 0, m * n}, {m * k, k * n, 0}} {
+			for flags := range 4 {
+				transA, transB := flags&1 != 0, flags&2 != 0
+				a, b := matrixOf[T](rng, max(steps[0]*products, m*k)), matrixOf[T](rng, max(steps[1]*products, k*n))
+				c := slices.Repeat([]T{T(math.NaN())}, max(steps[2]*products, m*n))
+				want := make([]float64, len(c))
+				for i := range products {
+					for j, x := range naive(transA, transB, m, n, k, a[i*steps[0]:], b[i*steps[1]:]) {
+						want[i*steps[2]+j] += x
+					}
+				}
+				gemms(transA, transB, m, n, k, products, steps[0], steps[1], steps[2], a, b, c)
+				for i, x := range want {
+					if d := math.Abs(float64(c[i]) - x); !(d <= tolerance*math.Sqrt(float64(k*products))) {
+						t.Fatalf("%v, steps %v, transposed %v %v: element %d is %v, want %v", s, steps, transA, transB, i, c[i], x)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestGemms(t *testing.T) {
+	leak.Check(t)
+	t.Run("float32", func(t *testing.T) { testGemms[float32](t, 3e-6) })
+	t.Run("float64", func(t *testing.T) { testGemms[float64](t, 1e-14) })
+}
+
 // The number of cores does not change a bit.
 func TestGemmIsDeterministic(t *testing.T) {
 	leak.Check(t)

@@ -53,7 +53,12 @@ func gemm[T float](transA, transB bool, m, n, k int, a, b, c []T) {
 
 // matMulThen is a product of matrices, and then what its elements go through, in their place.
 func matMulThen[T float](r *Runner, s *plan.Step, op plan.Product) func() {
-	multiply := matMul[T](r, s, op.MatMul, op.Shape)
+	var multiply func()
+	if op.Images.Images > 0 {
+		multiply = imageMatMul[T](r, s, op.Images)
+	} else {
+		multiply = matMul[T](r, s, op.MatMul, op.Shape)
+	}
 	then := *s
 	then.In = append([]plan.Value{s.Out}, s.In[2:]...)
 	finish := elementwise[T](r, &then, op.Then)
@@ -78,6 +83,44 @@ func matMul[T float](r *Runner, s *plan.Step, op graph.MatMul, shape []int) func
 		a, b, c := values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out)
 		for i := range count {
 			gemm(op.TransA, op.TransB, m, n, k, a[i*m*k:(i+1)*m*k], b[i*k*n:(i+1)*k*n], c[i*m*n:(i+1)*m*n])
+		}
+	}
+}
+
+// imageMatMul is a product for each image.
+func imageMatMul[T float](r *Runner, s *plan.Step, op plan.ImageMatMul) func() {
+	stepA, stepB, stepC := op.M*op.K, op.K*op.N, op.M*op.N
+	switch op.One {
+	case 0:
+		stepA = 0
+	case 1:
+		stepB = 0
+	}
+	if op.Sum {
+		stepC = 0
+	}
+	return func() {
+		gemms(op.TransA, op.TransB, op.M, op.N, op.K, op.Images, stepA, stepB, stepC,
+			values[T](r.mem, s.In[0]), values[T](r.mem, s.In[1]), values[T](r.mem, s.Out))
+	}
+}
+
+// gemms is so many products, whose matrices are steps of elements apart; a stepC of 0 adds them up.
+func gemms[T float](transA, transB bool, m, n, k, products, stepA, stepB, stepC int, a, b, c []T) {
+	if k > 0 && vectors && ownBLAS() {
+		vectorGemms(transA, transB, m, n, k, products, stepA, stepB, stepC, a, b, c)
+		return
+	}
+	for i := range products {
+		to := c[i*stepC:][:m*n]
+		if stepC == 0 && i > 0 {
+			to = make([]T, m*n)
+		}
+		gemm(transA, transB, m, n, k, a[i*stepA:][:m*k], b[i*stepB:][:k*n], to)
+		if stepC == 0 && i > 0 {
+			for j, x := range to {
+				c[j] += x
+			}
 		}
 	}
 }

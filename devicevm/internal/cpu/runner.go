@@ -132,6 +132,8 @@ func compileFloat[T float](r *Runner, s *plan.Step) func() {
 		return elementwise[T](r, s, op)
 	case graph.MatMul:
 		return matMul[T](r, s, op, s.Out.Shape)
+	case plan.ImageMatMul:
+		return imageMatMul[T](r, s, op)
 	case plan.Product:
 		return matMulThen[T](r, s, op)
 	case graph.MatVec:

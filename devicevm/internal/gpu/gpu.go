@@ -189,16 +189,20 @@ func (b *builder) compile(s *plan.Step) error {
 	case *plan.Elementwise:
 		return b.elementwise(s, op)
 	case graph.MatMul:
-		b.matMul(s, op, s.Out.Shape)
+		return b.product(matMul(s.In[0], op, s.Out.Shape), s, nil)
+	case plan.ImageMatMul:
+		return b.product(imageMatMul(op), s, nil)
 	case plan.Product:
-		b.matMul(s, op.MatMul, op.Shape)
-		return b.then(s, op.Then)
+		if op.Images.Images > 0 {
+			return b.product(imageMatMul(op.Images), s, op.Then)
+		}
+		return b.product(matMul(s.In[0], op.MatMul, op.Shape), s, op.Then)
 	case graph.MatVec:
-		b.matVec(s, op)
+		return b.product(matVec(s.In[0], op), s, nil)
 	case graph.Dot:
-		b.product(product{m: 1, n: 1, k: s.In[0].N, rowA: s.In[0].N, rowB: 1}, s.In[0], s.In[1], s.Out)
+		return b.product(contiguous(false, false, 1, 1, s.In[0].N, 1), s, nil)
 	case graph.Outer:
-		b.product(product{m: s.In[0].N, n: s.In[1].N, k: 1, rowA: 1, rowB: s.In[1].N}, s.In[0], s.In[1], s.Out)
+		return b.product(contiguous(false, false, s.In[0].N, s.In[1].N, 1, 1), s, nil)
 	case graph.Sum:
 		b.reduce(s, op.Along, "sum")
 	case graph.Max:

@@ -12,54 +12,104 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// product is C = A B of contiguous row-major matrices, in a batch of 0 for one.
+// product is C = A B of row-major matrices, as many of them as batch says, stepA, stepB elements apart: 0 for one that is
+// in all. With sum they are added up to one C. C is contiguous.
 type product struct {
 	transA, transB bool
 	m, n, k        int
 	rowA, rowB     int
 	batch          int
+	stepA, stepB   int
+	sum            bool
 }
 
-func (b *builder) matMul(s *plan.Step, op graph.MatMul, shape []int) {
+// results is how many there are.
+func (p product) results() int {
+	if p.sum {
+		return 1
+	}
+	return p.batch
+}
+
+// contiguous returns a batch of products of contiguous matrices.
+func contiguous(transA, transB bool, m, n, k, batch int) product {
+	p := product{transA: transA, transB: transB, m: m, n: n, k: k, rowA: k, rowB: n, batch: batch, stepA: m * k, stepB: k * n}
+	if transA {
+		p.rowA = m
+	}
+	if transB {
+		p.rowB = k
+	}
+	return p
+}
+
+func matMul(in plan.Value, op graph.MatMul, shape []int) product {
 	dims := len(shape)
-	p := product{transA: op.TransA, transB: op.TransB, m: shape[dims-2], n: shape[dims-1], batch: 1}
-	p.rowA, p.rowB = s.In[0].Shape[dims-1], s.In[1].Shape[dims-1]
-	p.k = p.rowA
+	k, batch := in.Shape[dims-1], 1
 	if op.TransA {
-		p.k = s.In[0].Shape[dims-2]
+		k = in.Shape[dims-2]
 	}
 	for _, d := range shape[:dims-2] {
-		p.batch *= d
+		batch *= d
 	}
-	b.product(p, s.In[0], s.In[1], s.Out)
+	return contiguous(op.TransA, op.TransB, shape[dims-2], shape[dims-1], k, batch)
 }
 
-func (b *builder) matVec(s *plan.Step, op graph.MatVec) {
-	rows, cols := s.In[0].Shape[0], s.In[0].Shape[1]
-	p := product{transA: op.Trans, m: rows, n: 1, k: cols, rowA: cols, rowB: 1}
+func matVec(in plan.Value, op graph.MatVec) product {
+	rows, cols := in.Shape[0], in.Shape[1]
 	if op.Trans {
-		p.m, p.k = cols, rows
+		return contiguous(true, false, cols, 1, rows, 1)
 	}
-	b.product(p, s.In[0], s.In[1], s.Out)
+	return contiguous(false, false, rows, 1, cols, 1)
 }
 
-func (b *builder) product(p product, x, y, out plan.Value) {
-	p.batch = max(p.batch, 1)
-	if p.k == 0 {
-		b.clear(ref(b.mem.At(out)), 0, out.Bytes())
-		return
+func imageMatMul(op plan.ImageMatMul) product {
+	p := contiguous(op.TransA, op.TransB, op.M, op.N, op.K, op.Images)
+	p.sum = op.Sum && op.Images > 1
+	switch op.One {
+	case 0:
+		p.stepA = 0
+	case 1:
+		p.stepB = 0
 	}
+	return p
+}
+
+// product computes p of a step's first two operands, and what its elements then go through, nothing for a nil then. That is
+// part of our own kernels; elsewhere it comes after.
+func (b *builder) product(p product, s *plan.Step, then *plan.Elementwise) error {
+	x, y, out := s.In[0], s.In[1], s.Out
 	double := out.Dtype == tensor.Float64
-	if b.blas && !quick(p, double) {
+	switch {
+	case p.k == 0:
+		b.clear(ref(b.mem.At(out)), 0, out.Bytes())
+	case b.blas && !p.sum && !quick(p, double):
 		b.multiply(cublas.Product{
 			Float64: double, TransposeA: p.transA, TransposeB: p.transB, M: p.m, N: p.n, K: p.k,
 			A: b.mem.At(x), B: b.mem.At(y), C: b.mem.At(out), RowA: p.rowA, RowB: p.rowB, RowC: p.n,
-			Batch: p.batch, BatchA: p.m * p.k, BatchB: p.k * p.n, BatchC: p.m * p.n,
+			Batch: p.batch, BatchA: p.stepA, BatchB: p.stepB, BatchC: p.m * p.n,
 		})
-		return
+	default:
+		t := tilingOf(p, double)
+		if then == nil || t.kernel.Plain {
+			e, err := kernels.NewExpression(nil, nil, uint64(b.mem.At(out)))
+			if err != nil {
+				return err
+			}
+			b.ownProduct(p, t, x, y, out.Dtype, &e)
+			break
+		}
+		e, err := b.expression(s, then, s.In[2:])
+		if err != nil {
+			return err
+		}
+		b.ownProduct(p, t, x, y, out.Dtype, &e)
+		return nil
 	}
-	e, _ := kernels.NewExpression(nil, nil, uint64(b.mem.At(out)))
-	b.ownProduct(p, x, y, out.Dtype, e)
+	if then == nil {
+		return nil
+	}
+	return b.then(s, then)
 }
 
 // busy is about how many blocks keep a large device busy.
@@ -79,7 +129,11 @@ var tilingOf = func(p product, double bool) tiling {
 			return split(p, k, 1)
 		}
 	}
-	return split(p, list[0], min(busy/2/tiles(p, list[0]), p.k/256))
+	deep := p.k
+	if p.sum {
+		deep *= p.batch
+	}
+	return split(p, list[0], min(busy/2/tiles(p, list[0]), deep/256))
 }
 
 // quick reports whether our kernel is quicker than cuBLAS. It is a variable for the benchmarks.
@@ -88,35 +142,39 @@ var quick = func(p product, double bool) bool { return false }
 // tiles is how many tiles the results have.
 func tiles(p product, k kernels.ProductKernel) int {
 	rows, columns := int(k.Rows), int(k.Columns)
-	return p.batch * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns)
+	return p.results() * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns)
 }
 
-// split divides k among blocks, in parts of whole chunks.
+// split divides k among blocks, in parts of whole chunks; the products of a sum, if p is one.
 func split(p product, k kernels.ProductKernel, parts int) tiling {
-	chunk := int(k.Chunk)
-	chunks := (p.k + chunk - 1) / chunk
+	chunk, n := int(k.Chunk), p.k
+	if p.sum {
+		chunk, n = 1, p.batch
+	}
+	chunks := (n + chunk - 1) / chunk
 	parts = max(min(parts, chunks), 1)
 	depth := (chunks + parts - 1) / parts * chunk
-	return tiling{k, (p.k + depth - 1) / depth, depth}
+	return tiling{k, (n + depth - 1) / depth, depth}
 }
 
-// ownProduct is a product by the kernels, and what e makes of it.
-func (b *builder) ownProduct(p product, x, y plan.Value, dt tensor.Dtype, e kernels.Expression) {
-	t := tilingOf(p, dt == tensor.Float64)
-	count, size := tiles(p, t.kernel), int64(dt.Size())
+// ownProduct is a product by a kernel, and what e makes of it.
+func (b *builder) ownProduct(p product, t tiling, x, y plan.Value, dt tensor.Dtype, e *kernels.Expression) {
+	count, images := tiles(p, t.kernel), 1
+	if p.sum {
+		images = p.batch
+	}
 	partial, arrived := number(0), number(0)
 	if t.splits > 1 {
-		partial, _ = b.reserve(0, int64(count*t.splits)*int64(t.kernel.Rows*t.kernel.Columns)*size)
+		partial, _ = b.reserve(0, int64(count*t.splits)*int64(t.kernel.Rows*t.kernel.Columns)*int64(dt.Size()))
 		arrived = put(b, make([]uint32, count)...)
 	}
-	batchA, batchB := p.m*p.k, p.k*p.n
-	vectors := func(v plan.Value, row, batch int) argument {
-		return flag(row%4 == 0 && (p.batch == 1 || batch%4 == 0) && b.mem.At(v)%16 == 0)
+	vectors := func(v plan.Value, row, step int) argument {
+		return flag(row%4 == 0 && (p.batch == 1 || step%4 == 0) && b.mem.At(v)%16 == 0)
 	}
 	args := []argument{
 		ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived, number(p.m), number(p.n), number(p.k), number(p.rowA), number(p.rowB),
-		number(batchA), number(batchB), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
-		vectors(x, p.rowA, batchA), vectors(y, p.rowB, batchB),
+		number(p.stepA), number(p.stepB), number(images), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
+		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB),
 	}
-	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(&e)...)...)
+	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(e)...)...)
 }

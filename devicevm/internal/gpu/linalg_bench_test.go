@@ -80,6 +80,7 @@ func BenchmarkProduct(b *testing.B) {
 	b.Cleanup(func() { must(b, x.Release()) })
 	mem := Memory{Inputs: []driver.DevicePtr{driver.DevicePtr(x.DevicePtr())}}
 	for _, p := range products {
+		p = contiguous(p.transA, p.transB, p.m, p.n, p.k, 1)
 		if m.blas != nil {
 			b.Run(fmt.Sprintf("%v/by=cublas", p), func(b *testing.B) { benchmarkProduct(b, m, mem, p, nil) })
 		}

@@ -11,9 +11,13 @@ func TestProduct(t *testing.T) { each(t, testProduct[float32], testProduct[float
 
 func testProduct[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
-	for _, c := range []struct{ batch, m, n, k, splits, extra uint32 }{
-		{1, 1, 1, 1, 1, 0}, {1, 64, 10, 100, 1, 0}, {1, 33, 130, 17, 1, 3}, {3, 5, 8, 16, 1, 0}, {1, 40, 68, 72, 2, 0},
-		{2, 20, 12, 140, 12, 4},
+	type shape struct {
+		batch, m, n, k, splits, extra uint32
+		kind                          string
+	}
+	for _, c := range []shape{
+		{1, 1, 1, 1, 1, 0, ""}, {1, 64, 10, 100, 1, 0, ""}, {1, 33, 130, 17, 1, 3, ""}, {3, 5, 8, 16, 1, 0, ""}, {1, 40, 68, 72, 2, 0, ""},
+		{2, 20, 12, 140, 12, 4, ""}, {3, 20, 18, 9, 1, 0, "one b"}, {5, 9, 18, 13, 2, 0, "sum"}, {3, 9, 18, 20, 1, 0, "sum"},
 	} {
 		for transposed := range uint32(4) {
 			ta, tb := transposed&1, transposed>>1
@@ -25,10 +29,18 @@ func testProduct[T float](t *testing.T) {
 				rowsB, rowB = rowB, rowsB
 			}
 			rowA, rowB = rowA+c.extra, rowB+c.extra
+			stepA, stepB, stepC := rowsA*rowA, rowsB*rowB, c.m*c.n // between the matrices of the batch
+			batch, images := c.batch, uint32(1)
+			switch c.kind {
+			case "one b":
+				stepB = 0
+			case "sum":
+				batch, images, stepC = 1, c.batch, 0
+			}
 			a, b := random[T](rng, int(c.batch*rowsA*rowA)), random[T](rng, int(c.batch*rowsB*rowB))
-			want := make([]float64, c.batch*c.m*c.n)
+			want := make([]float64, batch*c.m*c.n)
 			for q := range c.batch {
-				product(want[q*c.m*c.n:], a[q*rowsA*rowA:], b[q*rowsB*rowB:], c.m, c.n, c.k, rowA, rowB, ta == 1, tb == 1)
+				product(want[q*stepC:], a[q*stepA:], b[q*stepB:], c.m, c.n, c.k, rowA, rowB, ta == 1, tb == 1)
 			}
 			aligned := func(row uint32) uint32 {
 				if row%4 == 0 {
@@ -48,15 +60,20 @@ func testProduct[T float](t *testing.T) {
 				if kernel.Plain {
 					splits, depth = 1, c.k
 				}
+				if images > 1 && splits > 1 {
+					depth = (images + splits - 1) / splits
+				} else if images > 1 {
+					depth = images
+				}
 				tiles := (c.n + kernel.Columns - 1) / kernel.Columns * ((c.m + kernel.Rows - 1) / kernel.Rows)
-				blocks := c.batch * tiles * splits
-				got, partial, arrived := make([]T, len(want)), make([]T, blocks*kernel.Rows*kernel.Columns), make([]int32, c.batch*tiles)
+				blocks := batch * tiles * splits
+				got, partial, arrived := make([]T, len(want)), make([]T, blocks*kernel.Rows*kernel.Columns), make([]int32, batch*tiles)
 				for i := range partial {
 					partial[i] = T(rng.NormFloat64()) // what was there before
 				}
 				product := func(e *Expression) {
 					run(t, kernel.Name+suffix[T](), [3]uint32{blocks, 1, 1}, a, b, partial, arrived, c.m, c.n, c.k, rowA, rowB,
-						uint64(rowsA*rowA), uint64(rowsB*rowB), splits, depth, ta, tb, aligned(rowA), aligned(rowB), e)
+						uint64(stepA), uint64(stepB), images, splits, depth, ta, tb, aligned(rowA), aligned(rowB), e)
 				}
 				what := fmt.Sprintf("%s %+v transposed %d", kernel.Name, c, transposed)
 				for range 2 { // the counters are as they were
@@ -66,7 +83,7 @@ func testProduct[T float](t *testing.T) {
 				}
 				if !kernel.Plain {
 					positive, bias := make([]T, len(want)), random[T](rng, int(c.n))
-					product(expression(t, []Operand{{address(t, bias), c.batch * c.m, c.n}, {address(t, []T{0}), 0, 1}}, []Instruction{
+					product(expression(t, []Operand{{address(t, bias), batch * c.m, c.n}, {address(t, []T{0}), 0, 1}}, []Instruction{
 						{Op: Add, X: Previous, Y: 0, Keep: 1, Store: 1}, {Op: Gte, X: Previous, Y: 1}, {Op: Mul, X: Previous, Y: Kept, Store: 2},
 					}, address(t, got), address(t, positive)))
 					sums, rectified := make([]float64, len(want)), make([]float64, len(want))

@@ -9,8 +9,9 @@ package kernels
 //	partial   of room for Rows * Columns elements for each block, where splits > 1
 //	arrived   of a 32-bit counter for each tile of each C, where splits > 1: 0 before, and 0 again after
 //	m, n, k   C is m x n, A m x k, B k x n, after transposition
-//	rowA, rowB, batchA, batchB  elements from one row, and from one matrix of the batch, to the next; C is contiguous
-//	splits, depth  k is summed in so many parts, each of depth, a multiple of 4, but the last
+//	rowA, rowB, batchA, batchB  elements from one row, and from one matrix of the batch (0: it is one for all), to the next; C is contiguous
+//	images    not 1: so many products, of matrices as far apart as those of a batch, are added up to one; the batch is 1 then
+//	splits, depth  k (or the images) is summed in so many parts, each of depth (of k a multiple of 4) but the last
 //	transposeA, transposeB, vectorsA, vectorsB  0 or 1; vectors: each row begins at a multiple of 16 bytes
 //	an [Expression] of what is done with C, of which a Plain kernel only looks for its first result
 type ProductKernel struct {

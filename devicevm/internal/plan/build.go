@@ -63,6 +63,7 @@ func Build(g *graph.Graph, opts Options) (*Program, error) {
 	if err := b.emit(); err != nil {
 		return nil, err
 	}
+	b.images()
 	b.merge()
 	b.allocate()
 	for _, n := range opts.Roots {

@@ -104,6 +104,9 @@ func (m *merger) join(i, j int) (Step, bool) {
 	case graph.MatMul:
 		then := &Elementwise{Args: []Arg{{Kind: Accumulated}}}
 		return m.sequence(first, second, then, &Product{MatMul: op, Shape: first.Out.Shape})
+	case ImageMatMul:
+		then := &Elementwise{Args: []Arg{{Kind: Accumulated}}}
+		return m.sequence(first, second, then, &Product{Images: op, Shape: first.Out.Shape})
 	}
 	return Step{}, false
 }
@@ -200,7 +203,7 @@ func (m *merger) sequence(first, second *Step, code *Elementwise, product *Produ
 	}
 	s.Op = joined
 	if product != nil {
-		s.Op = Product{MatMul: product.MatMul, Shape: product.Shape, Then: joined}
+		s.Op = Product{MatMul: product.MatMul, Images: product.Images, Shape: product.Shape, Then: joined}
 		s.In = append(slices.Clone(first.In[:2]), s.In[1:]...)
 	}
 	return s, true

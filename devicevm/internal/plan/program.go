@@ -121,6 +121,7 @@ type Elementwise struct {
 // as register 0, and Step.In[i+1] as register i. The product has the Shape, and as many elements as Step.Out.
 type Product struct {
 	MatMul graph.MatMul
+	Images ImageMatMul // if it has images, it takes MatMul's place
 	Shape  tensor.Shape
 	Then   *Elementwise
 }

@@ -11,7 +11,8 @@ struct Product {
   u32 m, n, k;                   // C is (m, n), A (m, k), B (k, n), after transposition
   u32 row_a, row_b;              // elements from one row of memory to the next
   u64 batch_a, batch_b;          // from one matrix of the batch to the next
-  u32 splits, depth;             // k is cut in this many parts, each of depth but the last
+  u32 images;                    // not 1: the products of so many matrices of one batch are added up
+  u32 splits, depth;             // k, or the images, are cut in this many parts, each of depth but the last
   bool transpose_a, transpose_b;
   bool vectors_a, vectors_b;     // all rows begin at a multiple of 16 bytes
 };
@@ -33,11 +34,18 @@ template <typename T, u32 BM, u32 BN, u32 TM, u32 TN, typename Finish>
 __device__ static INLINE void product_tile(const T *a, const T *b, const Product &p, T *memory, Finish finish) {
   u32 across = (p.n + BN - 1) / BN, tiles = across * ((p.m + BM - 1) / BM);
   u32 split = BLOCK % p.splits, number = BLOCK / p.splits, tile = number % tiles, batch = number / tiles;
-  u32 row0 = tile / across * BM, column0 = tile % across * BN, begin = split * p.depth;
+  u32 row0 = tile / across * BM, column0 = tile % across * BN;
+  u32 begin = split * p.depth, end = begin + p.depth, image = batch, images = 1;
+  if (p.images > 1) {
+    image = begin;
+    images = end < p.images ? p.depth : p.images - begin;
+    begin = 0;
+    end = p.k;
+  }
   Tile<T, BM, BN, TM, TN> sum;
-  sum.run({a + batch * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a},
-          {b + batch * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b},
-          row0, column0, begin, begin + p.depth < p.k ? begin + p.depth : p.k, memory);
+  for (; images > 0; images--, image++)
+    sum.run({a + image * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a},
+            {b + image * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b}, row0, column0, begin, end < p.k ? end : p.k, memory);
   finish(sum, number, batch, row0, column0);
 }
 
@@ -130,8 +138,8 @@ template <typename T> __device__ static INLINE void product_large(const T *a, co
 
 #define params(T)                                                                                                               \
   (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
-   u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, const Expression e)
-#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0}
+   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, const Expression e)
+#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0}
 both(product_tiny, params, (a, b, partial, arrived, shape, e))
 both(product_small, params, (a, b, partial, arrived, shape, e))
 both(product_medium, params, (a, b, partial, arrived, shape, e))
