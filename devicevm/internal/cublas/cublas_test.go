@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,6 +223,24 @@ func multiply[T float32 | float64](t *testing.T, h *Handle, rng *rand.Rand, p Pr
 	}
 	if fmt.Sprint(c) != fmt.Sprint(want) {
 		t.Fatalf("%+v:\n%v, want\n%v", p, c, want)
+	}
+}
+
+// Setting the stream takes the workspace away, so that comes second.
+func TestUse(t *testing.T) {
+	leak.Check(t)
+	f := newFake(t)
+	h := f.handle(t)
+	f.calls = nil
+	if err := h.Use(0x7, 0x2000, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"cublasSetStream", "cublasSetWorkspace"}; !slices.Equal(f.calls, want) {
+		t.Errorf("calls %v, want %v", f.calls, want)
+	}
+	f.fail["cublasSetWorkspace"] = 3
+	if err := h.Use(0x7, 0x2000, 1<<20); err == nil {
+		t.Error("Use returned no error")
 	}
 }
 

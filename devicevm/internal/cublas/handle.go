@@ -54,13 +54,17 @@ func (l *Library) New(stream driver.Stream, workspace driver.DevicePtr, n int64)
 	return h, nil
 }
 
-// SetWorkspace makes Multiply work in the n bytes at workspace from now on: products that may run at once must not share
-// one.
-func (h *Handle) SetWorkspace(workspace driver.DevicePtr, n int64) error {
+// Use makes Multiply issue work to stream from now on, and work in the n bytes at workspace: products that may run at
+// once must not share any.
+func (h *Handle) Use(stream driver.Stream, workspace driver.DevicePtr, n int64) error {
 	if h.handle == 0 {
-		return errors.New("cublas: SetWorkspace: the handle is closed")
+		return errors.New("cublas: Use: the handle is closed")
 	}
-	return h.call("cublasSetWorkspace", h.lib.setWorkspace, h.handle, uintptr(workspace), uintptr(n))
+	err := h.call("cublasSetStream", h.lib.setStream, h.handle, uintptr(stream)) // which also resets the workspace: it comes first
+	if err == nil && n > 0 {
+		err = h.call("cublasSetWorkspace", h.lib.setWorkspace, h.handle, uintptr(workspace), uintptr(n))
+	}
+	return err
 }
 
 // Version returns the library's version, such as 130000.

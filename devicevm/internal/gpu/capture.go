@@ -11,7 +11,7 @@ import (
 // launch issues a segment, as a graph. A device that has none gets the work piece by piece.
 func (m *Machine) launch(c *Code, seg *segment, s driver.Stream) error {
 	if seg.graph == 0 && !m.graphless {
-		if err := m.capture(c, seg, s); err != nil {
+		if err := m.capture(c, seg); err != nil {
 			return err
 		}
 	}
@@ -26,8 +26,13 @@ func (m *Machine) launch(c *Code, seg *segment, s driver.Stream) error {
 	return nil
 }
 
-// capture makes a graph of a segment.
-func (m *Machine) capture(c *Code, seg *segment, s driver.Stream) error {
+// capture makes a graph of a segment. It captures on a stream that nobody else knows: on the machine's, another goroutine
+// might record an event meanwhile, for a tensor that it uses too, which would spoil the capture.
+func (m *Machine) capture(c *Code, seg *segment) error {
+	s, err := m.capturing()
+	if err != nil {
+		return err
+	}
 	if err := m.dev.BeginCapture(s); err != nil {
 		if errors.Is(err, driver.ErrNotSupported) {
 			m.graphless = true
@@ -45,6 +50,16 @@ func (m *Machine) capture(c *Code, seg *segment, s driver.Stream) error {
 	}
 	seg.graph = g
 	return err
+}
+
+// capturing returns the stream to capture on.
+func (m *Machine) capturing() (driver.Stream, error) {
+	if m.captures != 0 {
+		return m.captures, nil
+	}
+	var err error
+	m.captures, err = m.dev.NewStream(0)
+	return m.captures, err
 }
 
 // captureWork issues a segment's work, each piece after what it waits for. With a driver that can't do so it comes one

@@ -3,7 +3,6 @@ package gpu
 // This file has what code is made of: launches and their arguments, copies, fills, and products of cuBLAS.
 
 import (
-	"errors"
 	"math"
 	"unsafe"
 
@@ -142,10 +141,13 @@ func (b *builder) multiply(p cublas.Product) {
 	k := b.products % workspaces
 	b.products++
 	b.writes(argument{uint64(k), inWorkspace}, whole)
-	b.add(func(m *Machine, _ *Code, _ driver.Stream) error {
+	b.add(func(m *Machine, _ *Code, s driver.Stream) error {
 		return m.dev.Within(func() error {
 			at := driver.DevicePtr(m.workspace.DevicePtr()) + driver.DevicePtr(k*workspaceBytes)
-			return errors.Join(m.blas.SetWorkspace(at, workspaceBytes), m.blas.Multiply(p))
+			if err := m.blas.Use(s, at, workspaceBytes); err != nil {
+				return err
+			}
+			return m.blas.Multiply(p)
 		})
 	})
 }

@@ -32,8 +32,9 @@ type Machine struct {
 	dev    driver.Device
 	module driver.Module
 
-	graphless bool // the driver can't capture
-	chained   bool // it captures chains only
+	graphless bool          // the driver can't capture
+	chained   bool          // it captures chains only
+	captures  driver.Stream // 0 until there is something to capture
 
 	blas      *cublas.Handle // nil without cuBLAS
 	workspace *asynccopy.Tensor
@@ -100,6 +101,9 @@ func (m *Machine) Close() error {
 		if t != nil {
 			errs = append(errs, t.Release())
 		}
+	}
+	if m.captures != 0 {
+		errs = append(errs, m.dev.DestroyStream(m.captures))
 	}
 	errs = append(errs, m.dev.UnloadModule(m.module))
 	return errors.Join(errs...)
