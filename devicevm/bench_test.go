@@ -110,6 +110,7 @@ func benchmarkDevice(b *testing.B, dev *asynccopy.Device, m model, batch int, fe
 		if err := vm.Sync(); err != nil { // the steps that are not done yet count, too
 			b.Fatal(err)
 		}
+		reportLaunches(b, vm)
 		return
 	}
 	next := batches(b, dev, n)
@@ -124,6 +125,13 @@ func benchmarkDevice(b *testing.B, dev *asynccopy.Device, m model, batch int, fe
 	}
 	if err := vm.Sync(); err != nil {
 		b.Fatal(err)
+	}
+	reportLaunches(b, vm)
+}
+
+func reportLaunches(b *testing.B, vm *devicevm.VM) {
+	if n := vm.Launches(); n > 0 {
+		b.ReportMetric(float64(n), "launches")
 	}
 }
 

@@ -64,12 +64,13 @@ type session[T float] struct {
 // fit trains a network and tests it after each epoch.
 func fit[T float](ctx context.Context, cfg config, trainImages, testImages images, show *display) (err error) {
 	m := modelNamed[T](cfg.model)
+	begin := time.Now()
 	net, dev, err := openNetwork(m, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, net.close(), dev.Close()) }()
-	show.printf("%s, %d parameters, %s, on %v\n", m.text, net.parameters(), cfg.dtype, dev)
+	show.printf("%s, %d parameters, %s, on %v, ready in %.2fs\n", m.text, net.parameters(), cfg.dtype, dev, time.Since(begin).Seconds())
 
 	copies, err := dev.NewStream()
 	if err != nil {

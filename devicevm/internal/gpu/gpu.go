@@ -105,6 +105,15 @@ type Code struct {
 	tableMem, scratchMem driver.DevicePtr
 }
 
+// Launches returns how many pieces of work a run is.
+func (c *Code) Launches() int {
+	n := 0
+	for _, s := range c.segments {
+		n += len(s.work)
+	}
+	return n
+}
+
 // builder makes Code.
 type builder struct {
 	*Code
