@@ -26,7 +26,9 @@ typedef long long i64;
 #define BLOCK_Y ((u32)__nvvm_read_ptx_sreg_ctaid_y())
 #define BLOCKS ((u32)__nvvm_read_ptx_sreg_nctaid_x())
 
-__device__ static inline void sync() { __syncthreads(); }
+// sync is a barrier of the block. It is not __syncthreads: clang 14 takes that for something that cannot write to a shared
+// variable whose address nobody has, and then reads it before the barrier.
+__device__ static inline void sync() { asm volatile("bar.sync 0;" ::: "memory"); }
 // shuffle returns the x of the thread of the warp whose number differs in the bits of mask. All threads of a block must
 // call it together: to the emulation it is a barrier.
 __device__ static inline u32 shuffle(u32 x, u32 mask) { return (u32)__nvvm_shfl_sync_bfly_i32(~0u, (int)x, (int)mask, 31); }
