@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"unsafe"
@@ -30,7 +31,9 @@ const (
 type Machine struct {
 	stream *asynccopy.Stream
 	dev    driver.Device
-	module driver.Module
+
+	modules   []driver.Module // of kernels that code has used so far
+	functions map[string]driver.Function
 
 	graphless bool          // the driver can't capture
 	chained   bool          // it captures chains only
@@ -50,10 +53,10 @@ type Machine struct {
 
 // Open loads the kernels for the device of a stream. The error is driver.ErrNotSupported for a device that runs none.
 func Open(s *asynccopy.Stream) (*Machine, error) {
-	m := &Machine{stream: s, dev: s.Device().Driver()}
+	m := &Machine{stream: s, dev: s.Device().Driver(), functions: map[string]driver.Function{}}
 	var err error
-	if m.module, err = m.dev.LoadModule(driver.Image{CUDA: []byte(kernels.PTX)}); err != nil {
-		return nil, fmt.Errorf("loading the kernels: %w", err)
+	if err = m.load([]string{"count"}); err != nil { // the smallest
+		return nil, err
 	}
 	if m.live, err = m.stream.Empty(tensor.Byte, liveBytes); err == nil {
 		err = m.issue("devicevm: settings", func(s driver.Stream) error {
@@ -67,6 +70,29 @@ func Open(s *asynccopy.Stream) (*Machine, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// load loads those of the kernels that are not there yet.
+func (m *Machine) load(names []string) error {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return m.functions[name] != 0 })
+	if len(names) == 0 {
+		return nil
+	}
+	text, err := kernels.Module(names...)
+	if err != nil {
+		return err
+	}
+	module, err := m.dev.LoadModule(driver.Image{CUDA: []byte(text)})
+	if err != nil {
+		return fmt.Errorf("loading the kernels: %w", err)
+	}
+	m.modules = append(m.modules, module)
+	for _, name := range names {
+		if m.functions[name], err = m.dev.Function(module, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadBLAS is a variable for the tests.
@@ -105,7 +131,9 @@ func (m *Machine) Close() error {
 	if m.captures != 0 {
 		errs = append(errs, m.dev.DestroyStream(m.captures))
 	}
-	errs = append(errs, m.dev.UnloadModule(m.module))
+	for _, module := range m.modules {
+		errs = append(errs, m.dev.UnloadModule(module))
+	}
 	return errors.Join(errs...)
 }
 
@@ -116,10 +144,11 @@ func (m *Machine) Compile(p *plan.Program, mem Memory, nan, inf bool) (*Code, er
 	if err != nil {
 		return nil, err
 	}
+	if err := m.load(slices.Sorted(maps.Keys(c.names))); err != nil {
+		return nil, err
+	}
 	for name := range c.names {
-		if c.names[name], err = m.dev.Function(m.module, name); err != nil {
-			return nil, err
-		}
+		c.names[name] = m.functions[name]
 	}
 	if err := m.place(c); err != nil {
 		return nil, errors.Join(err, m.Free(c))
