@@ -54,11 +54,11 @@ type Machine struct {
 // Open loads the kernels for the device of a stream. The error is driver.ErrNotSupported for a device that runs none.
 func Open(s *asynccopy.Stream) (*Machine, error) {
 	m := &Machine{stream: s, dev: s.Device().Driver(), functions: map[string]driver.Function{}}
-	var err error
-	if err = m.load([]string{"count"}); err != nil { // the smallest
-		return nil, err
+	err := m.load([]string{"count"}) // the smallest: to know that the device can
+	if err == nil {
+		m.live, err = m.stream.Empty(tensor.Byte, liveBytes)
 	}
-	if m.live, err = m.stream.Empty(tensor.Byte, liveBytes); err == nil {
+	if err == nil {
 		err = m.issue("devicevm: settings", func(s driver.Stream) error {
 			return m.dev.Memset(driver.DevicePtr(m.live.DevicePtr()), 0, liveBytes, s, 0)
 		})
