@@ -42,9 +42,17 @@ func (s *Stream) Issue(name string, issue func(dev driver.Device, stream driver.
 // Work that uses several parts of a tensor may tell so for each: Use before it for all of them, Used after it for all.
 //
 // Calls of Use and Used for one tensor and stream must not come from several goroutines at the same time.
-func (x *Tensor) Used(s *Stream) error {
-	if err := x.check(s, "Used"); err != nil {
-		return err
+func (x *Tensor) Used(s *Stream) error { return s.Used(x) }
+
+// Used is [Tensor.Used] for all tensors that some work used, with one event for all of them.
+func (s *Stream) Used(xs ...*Tensor) error {
+	for _, x := range xs {
+		if err := x.check(s, "Used"); err != nil {
+			return err
+		}
+	}
+	if len(xs) == 0 {
+		return nil
 	}
 	if err := s.enter("Used"); err != nil {
 		return err
@@ -55,10 +63,13 @@ func (x *Tensor) Used(s *Stream) error {
 	if err != nil {
 		return err
 	}
-	if err := x.used(s, e); err != nil {
-		return named("Used", err)
+	var errs []error
+	for _, x := range xs {
+		if err := x.used(s, e); err != nil {
+			errs = append(errs, named("Used", err))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // used puts e in the place of the foreign use on s.

@@ -190,6 +190,32 @@ func TestUsedArguments(t *testing.T) {
 	r.ok(x.Release())
 }
 
+// TestUsedOfSeveral: one event for all tensors that some work used, and an error where one of them is none.
+func TestUsedOfSeveral(t *testing.T) {
+	calls := drivertest.NewFaulty(soft.New(soft.Config{Host: locking{}}))
+	r := newRig(t, calls)
+	s := r.stream()
+	x, y := must(s.Empty(tensor.Uint8, 8))(r), must(s.Empty(tensor.Uint8, 8))(r)
+	r.ok(errors.Join(x.Use(s), y.Use(s)))
+	before := calls.Calls("Record")
+	r.ok(s.Used(x, y))
+	if n := calls.Calls("Record") - before; n != 1 {
+		t.Errorf("%d events are recorded, want 1", n)
+	}
+	if x.Ready() == nil || y.Ready() == nil || x.Ready() != y.Ready() {
+		t.Error("the tensors are not ready by the same event")
+	}
+	r.ok(s.Used())
+	r.ok(x.Use(s))
+	if err := s.Used(x, y); err == nil || !strings.HasPrefix(err.Error(), "asynccopy: Used: ") {
+		t.Errorf("one of two without Use: %v", err)
+	}
+	if err := x.Used(s); err == nil {
+		t.Error("the use of the other has not ended")
+	}
+	r.ok(errors.Join(x.Release(), y.Release()))
+}
+
 // TestUsedKeepsTheOrder: what follows a kernel on another stream still follows it when Used has ended the use.
 func TestUsedKeepsTheOrder(t *testing.T) {
 	onEach(t, func(r *rig) {

@@ -93,6 +93,9 @@ func (m *gpuMachine) settle() error {
 
 // upload issues copies to the device.
 func (m *gpuMachine) upload(up []upload) error {
+	if len(up) == 0 {
+		return nil
+	}
 	return m.stream.Issue("devicevm: inputs", func(dev driver.Device, s driver.Stream) error {
 		for _, u := range up {
 			data := u.bytes
@@ -161,6 +164,9 @@ func (m *gpuMachine) compiled(mem gpu.Memory, run plan.Run) (*gpu.Code, error) {
 }
 
 func (m *gpuMachine) download(mem *gpu.Memory, down []download) error {
+	if len(down) == 0 {
+		return nil
+	}
 	return m.stream.Issue("devicevm: results", func(dev driver.Device, s driver.Stream) error {
 		for _, d := range down {
 			if len(d.dst) == 0 {

@@ -110,17 +110,6 @@ func (s *slot) use(stream *asynccopy.Stream) error {
 	return nil
 }
 
-// used says to a tensor of the caller's that the run is issued, so that copies into it wait for no more than that.
-func (s *slot) used(stream *asynccopy.Stream) error {
-	if s.given == nil {
-		return nil
-	}
-	if err := s.given.Used(stream); err != nil {
-		return nodeError(s.node, "%w", err)
-	}
-	return nil
-}
-
 // uploaded notes that a run has copied the node's value.
 func (s *slot) uploaded() {
 	if s.trained && !s.let && !s.loaded {

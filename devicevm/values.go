@@ -167,7 +167,7 @@ func (vm *VM) fetch(down []download) (err error) {
 			if err := s.use(vm.session.stream); err != nil {
 				return err
 			}
-			defer s.used(vm.session.stream) // an error of the stream's comes back from do, too
+			defer vm.session.stream.Used(s.given) // an error of the stream's comes back from do, too
 		}
 	}
 	return vm.machine.do(&vm.at, nil, nil, down)

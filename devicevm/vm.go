@@ -33,6 +33,7 @@ type VM struct {
 	iter    int    // steps of the solver
 	closed  bool
 	up      []upload
+	given   []*asynccopy.Tensor // the caller's among a run's inputs
 }
 
 // New makes a VM that runs g on dev. It reads g once: nodes that are added later are not run, and make RunAll fail.
@@ -269,15 +270,16 @@ func (vm *VM) takeInputs() error {
 // leaveInputs ends the use of the inputs that were taken. The caller's tensors may be released from then on, so nothing
 // may look at them. If the run failed the machine may still be using the lists.
 func (vm *VM) leaveInputs(failed bool) error {
-	var errs []error
+	vm.given = vm.given[:0]
 	for i, s := range vm.slots {
-		t := vm.at.inputs[i]
-		if t != nil && t == s.given && slices.Index(vm.at.inputs, t) == i { // once, if several inputs have it
-			errs = append(errs, s.used(vm.session.stream))
+		if t := vm.at.inputs[i]; t != nil && t == s.given && !slices.Contains(vm.given, t) { // once, if several inputs have it
+			vm.given = append(vm.given, t)
 		}
 	}
+	err := vm.session.stream.Used(vm.given...) // copies into them wait for no more than the run
+	clear(vm.given)
 	vm.forgetInputs(failed)
-	return errors.Join(errs...)
+	return err
 }
 
 // forgetInputs empties the lists of inputs, or makes new ones.
