@@ -135,6 +135,50 @@ func reportLaunches(b *testing.B, vm *devicevm.VM) {
 	}
 }
 
+// BenchmarkNewInput is a step with tensors that no step had before: code for it is made, and captured on a GPU.
+func BenchmarkNewInput(b *testing.B) {
+	for _, m := range mnist {
+		b.Run("model="+m.name, func(b *testing.B) {
+			dev := openDevice(b)
+			s, err := dev.NewStream()
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := newNetwork(b, m, tensor.Float32, 64)
+			vm, err := devicevm.New(n.graph, dev, devicevm.WithSolver(G.NewVanillaSolver()), devicevm.WithReadEvery(100))
+			if err != nil {
+				b.Fatal(err)
+			}
+			n.feed(b, 0, vm.Let)
+			var xs []*asynccopy.Tensor
+			for range 100 { // more than a VM keeps code for
+				x, err := s.Empty(tensor.Float32, n.x.Shape()...)
+				if err != nil {
+					b.Fatal(err)
+				}
+				xs = append(xs, x)
+			}
+			b.ReportAllocs()
+			for k := 0; b.Loop(); k++ {
+				if err := errors.Join(vm.Let(n.x, xs[k%len(xs)]), vm.RunAll()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := vm.Close(); err != nil {
+				b.Fatal(err)
+			}
+			for _, x := range xs {
+				if err := x.Release(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
 // batches returns a function that gives a loader's batches on the device, of as many samples as MNIST's.
 func batches(b *testing.B, dev *asynccopy.Device, n *network) func() (x, y G.Value) {
 	copies, err := dev.NewStream()
