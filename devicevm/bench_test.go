@@ -115,7 +115,7 @@ func benchmarkDevice(b *testing.B, dev *asynccopy.Device, m model, batch int, fe
 	}
 	next := batches(b, dev, n)
 	if kinds[kind].name == "cuda" {
-		for range 100 { // until each of the loader's buffers has been used, and the step captured with it
+		for range 200 { // until each of the loader's buffers has been used, and the step captured with it
 			step(next())
 		}
 	}
@@ -151,7 +151,7 @@ func BenchmarkNewInput(b *testing.B) {
 			}
 			n.feed(b, 0, vm.Let)
 			var xs []*asynccopy.Tensor
-			for range 100 { // more than a VM keeps code for
+			for range 200 { // more than a VM keeps code for
 				x, err := s.Empty(tensor.Float32, n.x.Shape()...)
 				if err != nil {
 					b.Fatal(err)

@@ -35,6 +35,17 @@
 // same with a solver in between. [WithReadEvery] makes these copies rarer. [VM.Value] and [VM.Grad] give copies
 // of the latest values at any time.
 //
+// # Running ahead
+//
+// On a GPU a run that copies nothing to the host is not waited for: RunAll returns when the run is issued, and the next
+// one can be given its inputs. So a training is as fast as the GPU where its loop reads now and then: [WithReadEvery], or
+// with a large number there, [VM.Value] of the cost when it is wanted. Inputs do not hold it up: tensors of the device,
+// such as a loader's batches, are used where they are, and host values are copied by a stream of their own while the run
+// before computes.
+//
+// A step is captured once for each set of addresses that its inputs have, as a CUDA graph in which operations wait for
+// what they use, and run beside others.
+//
 // # Training on the device
 //
 // [WithSolver] makes each run end with a step of one of Gorgonia's solvers, with its options, on the device: SGD,

@@ -17,8 +17,8 @@ import (
 )
 
 // mostCode is how many sets of inputs a machine keeps code for: each has captured graphs. A loader's batches come in
-// its buffers in turn, of which there are about as many as it prefetches.
-const mostCode = 64
+// its buffers in turn, of which there are about as many as it prefetches: by itself 8 for each of its workers.
+const mostCode = 160
 
 // What a driver says to kernels that are for newer devices, or newer drivers (CUresult in cuda.h).
 const (
