@@ -58,15 +58,35 @@ func (b *bars) Thumbnail(c *draw.Canvas) {
 	c.FillPolygon(b.colour, []vg.Point{c.Min, {X: c.Min.X, Y: c.Max.Y}, c.Max, {X: c.Max.X, Y: c.Min.Y}})
 }
 
-// named are ticks at given places only.
-type named map[float64]string
+// named are ticks at given places only. Where two are close on a logarithmic axis, the larger one keeps its name.
+type named struct {
+	names map[float64]string
+	log   bool
+}
 
 // Ticks implements plot.Ticker.
 func (n named) Ticks(lowest, highest float64) []plot.Tick {
 	var ticks []plot.Tick
-	for _, x := range slices.Sorted(maps.Keys(n)) {
+	for _, x := range slices.Sorted(maps.Keys(n.names)) {
+		if k := len(ticks) - 1; k >= 0 && n.log && x < 3*ticks[k].Value {
+			ticks[k].Label = ""
+		}
 		if x >= lowest && x <= highest {
-			ticks = append(ticks, plot.Tick{Value: x, Label: n[x]})
+			ticks = append(ticks, plot.Tick{Value: x, Label: n.names[x]})
+		}
+	}
+	return ticks
+}
+
+// short are gonum's ticks, without zeros behind the point.
+type short struct{}
+
+// Ticks implements plot.Ticker.
+func (short) Ticks(lowest, highest float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(lowest, highest)
+	for i, t := range ticks {
+		if t.Label != "" {
+			ticks[i].Label = strconv.FormatFloat(t.Value, 'f', -1, 32)
 		}
 	}
 	return ticks

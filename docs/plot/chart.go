@@ -79,7 +79,7 @@ func (c *chart) svg(title string) ([]byte, error) {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 		p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
 	} else {
-		p.Y.Min, p.Y.Max = 0, 1.05*p.Y.Max
+		p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, 1.05*p.Y.Max, short{}
 	}
 	// The legend stands to the right of the plot, so that it hides nothing.
 	const width, height = 22 * vg.Centimeter, 11 * vg.Centimeter
@@ -143,7 +143,7 @@ func (c *chart) addLines(p *plot.Plot) (drawn int, err error) {
 		}
 	}
 	if drawn > 0 && !c.series[0].thin {
-		p.X.Tick.Marker = named(ticks)
+		p.X.Tick.Marker = named{ticks, c.logX}
 	}
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
@@ -181,7 +181,7 @@ func (c *chart) addBars(p *plot.Plot) (drawn int, err error) {
 	for i, name := range c.categories {
 		ticks[float64(i)] = name
 	}
-	p.X.Tick.Marker = named(ticks)
+	p.X.Tick.Marker = named{ticks, false}
 	p.X.Min, p.X.Max = -0.5, float64(len(c.categories))-0.5
 	return len(shown), nil
 }
