@@ -6,7 +6,8 @@
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
 # `make plots LOGS=OUT` makes documents of it. All of it takes 5 minutes with a GPU. Without a GPU the software device
 # is measured; without PyTorch there is nothing beside it. BENCHTIME (0.3s) is for each benchmark, TIMEOUT (60) in
-# seconds for each step; COMMIT says what is measured where there is no git.
+# seconds for each step, LIMIT (600) for all; COMMIT says what is measured where there is no git, MNIST_DIR where MNIST's
+# files are if they can't be downloaded.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/docs/benchmarks
@@ -14,7 +15,7 @@ here=$root/docs/benchmarks
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit
 shift
 [ $# -gt 0 ] || set -- pin copy load train
-BENCHTIME=${BENCHTIME:-0.3s} TIMEOUT=${TIMEOUT:-60}
+BENCHTIME=${BENCHTIME:-0.3s} TIMEOUT=${TIMEOUT:-60} LIMIT=${LIMIT:-600}
 bin=$(mktemp -d) && trap 'rm -rf "$bin"' EXIT
 cd "$root" || exit
 archived='$Format:%h$' # git archive fills this in
@@ -22,9 +23,10 @@ failed=0
 
 # step FILE COMMAND...: appends what the command prints to FILE, and its errors to errors.log
 step() {
-	local file=$out/$1 begin=$SECONDS
+	local file=$out/$1 begin=$SECONDS left=$((LIMIT - SECONDS))
 	shift
-	timeout -k 5 "$TIMEOUT" "$@" >>"$file" 2>"$bin/stderr" || { failed=1; echo "FAILED ($?): ${*/#$bin\//}" | tee -a "$out/errors.log"; }
+	[ $left -ge 5 ] || { failed=1; echo "NO TIME LEFT: ${*/#$bin\//}" | tee -a "$out/errors.log"; return; }
+	timeout -k 5 $((left < TIMEOUT ? left : TIMEOUT)) "$@" >>"$file" 2>"$bin/stderr" || { failed=1; echo "FAILED ($?): ${*/#$bin\//}" | tee -a "$out/errors.log"; }
 	[ ! -s "$bin/stderr" ] || { echo "== ${*/#$bin\//}"; tail -n 30 "$bin/stderr"; } >>"$out/errors.log"
 	printf '%4ds  %s\n' $((SECONDS - begin)) "${*/#$bin\//}" | cut -c1-150
 }
@@ -57,6 +59,20 @@ peer() {
 	shift
 	[ -n "$python" ] && [ ! $building ] || return 0
 	step "$part.jsonl" "$python" "$here/$@"
+}
+
+# curves: losses beside tapeMachine's, for 300 steps
+curves() {
+	local test=$(binary ./examples/mnist)
+	bench train ./examples/mnist '^$' # builds it
+	[ ! $building ] || return 0
+	rm -f "$out"/curve-*.csv
+	cd examples/mnist || return
+	step curves.log "$test" -test.run '^TestCurves$' -test.count 1 -curve "$bin" -curve-steps 300
+	cd "$root" || exit
+	for csv in "$bin"/curve-*.csv; do
+		[ ! -e "$csv" ] || { echo "# go test ./examples/mnist -run '^TestCurves\$' -count 1 -args -curve DIR -curve-steps 300"; cat "$csv"; } >"$out/${csv##*/}"
+	done
 }
 
 facts() {
@@ -111,16 +127,21 @@ measure() {
 	load)
 		bench load . '^Benchmark(GatherLoop|Loader)$'
 		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver)$'
-		bench load ./dataloader '^BenchmarkLoader$/./mode/workers=1$'
-		bench load ./dataloader '^BenchmarkTuning$' 0.2s
-		IMAGES_DIR=$bin/images bench load ./dataloader/imagefolder '^BenchmarkLoader$'
-		IMAGES_DIR=$bin/images peer load torch_images.py
+		bench load ./dataloader '^BenchmarkLoader$/./mode=gather$'
+		bench load ./dataloader '^BenchmarkLoader$/./mode=loader$/workers=1$'
+		bench load ./dataloader '^BenchmarkBesideGather$'
 		peer load torch_baseline.py load
+		bench load ./dataloader '^BenchmarkTuning$' 0.2s
+		export IMAGES_DIR=$bin/images # the same for both
+		bench load ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|4|16)$' 2x
+		peer load torch_images.py 4 16
 		;;
 	train)
 		bench train . '^BenchmarkTrain$' 0.5s
-		bench train ./devicevm '^BenchmarkStep$'
 		peer train torch_baseline.py train
+		bench train ./devicevm '^BenchmarkStep$/model=(mlp|convnet)/./vm=tape$'
+		bench train ./devicevm '^BenchmarkStep$/model=(mlp|convnet)/./vm=device/feed=batch/read=100$'
+		curves
 		peer train torch_baseline.py compile
 		;;
 	*)

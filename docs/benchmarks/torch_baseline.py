@@ -1,6 +1,6 @@
 """What PyTorch takes for the work that this module's benchmarks do, on the machine that they run on.
 
-    python3 torch_baseline.py pin|cold|copy|peer|load|train|compile
+    python3 torch_baseline.py pin|cold|copy|peer|load|train|compile...
 
 prints one JSON object a line: "bench" says what was measured, "value" and "unit" the figure, everything else under
 which conditions. PyTorch's defaults stay as they are unless a line says otherwise; where there are several ways to
@@ -67,7 +67,6 @@ def cold():
     PYTORCH_CUDA_ALLOC_CONF, see run.sh: "conf" says which."""
     conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "default")
     empty_cache = getattr(torch._C, "_host_emptyCache", None)  # all that there is to give pinned memory back
-    torch.zeros(1, device=GPU)
     torch.empty(1, pin_memory=True)
     for size in (4 * KiB, 64 * KiB, MiB, 16 * MiB, 256 * MiB, GiB):
         src = filled(size)
@@ -80,7 +79,6 @@ def cold():
 
 
 def pin():
-    torch.zeros(1, device=GPU)
     for size in (KiB, 4 * KiB, 64 * KiB, MiB, 16 * MiB, 256 * MiB):
         src = filled(size)
         for call, work in (
@@ -112,8 +110,7 @@ def pin():
 # Copies
 
 
-def copy():
-    torch.zeros(1, device=GPU)
+def bandwidth():
     for size in (4 * KiB, 64 * KiB, MiB, 16 * MiB, 128 * MiB, 256 * MiB):
         pageable, pinned = filled(size), filled(size).pin_memory()
         device = pageable.to(GPU)
@@ -130,11 +127,6 @@ def copy():
             took = seconds(finished(work), times_for(size))
             report("copy", size / 1e9 / took, "GB/s", direction=direction, mem=mem, call=call, bytes=size)
         del pageable, pinned, device
-    patterns()
-    issue()
-    both_ways()
-    many()
-    overlap()
 
 
 def patterns():
@@ -456,5 +448,13 @@ def compiled():
         report("train", epochs_of(loader, step, 200) * 1e6, "us", model=name, batch=batch, mode="compile", feed="loader")
 
 
+parts = {
+    "pin": [pin], "cold": [cold], "copy": [bandwidth, patterns, issue, both_ways, many, overlap], "peer": [peer],
+    "load": [load], "train": [train], "compile": [compiled],
+}  # fmt: skip
+
 if __name__ == "__main__":
-    {"pin": pin, "cold": cold, "copy": copy, "peer": peer, "load": load, "train": train, "compile": compiled}[sys.argv[1]]()
+    torch.zeros(1, device=GPU)  # what is done once
+    for part in sys.argv[1:]:
+        for measure in parts.get(part) or [globals()[part]]:  # a function by its name, to try it
+            measure()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 type curve struct {
@@ -17,18 +18,25 @@ type curve struct {
 }
 
 // parseCurve reads a CSV file whose first column is the step, and whose other columns are losses, each under its
-// name. A line "# command" may say where it comes from.
+// name. A first line "# command" may say where it comes from.
 func parseCurve(r io.Reader) (*curve, error) {
-	in := csv.NewReader(r)
-	in.Comment = '#'
-	records, err := in.ReadAll()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	command := ""
+	text := string(data)
+	if rest, ok := strings.CutPrefix(text, "# "); ok {
+		command, text, _ = strings.Cut(rest, "\n")
+	}
+	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
 		return nil, err
 	}
 	if len(records) < 2 || len(records[0]) < 2 {
 		return nil, fmt.Errorf("no losses: a line with names and one for each step are expected")
 	}
-	c := &curve{names: records[0][1:], losses: make([][]float64, len(records[0])-1)}
+	c := &curve{command: command, names: records[0][1:], losses: make([][]float64, len(records[0])-1)}
 	for i, record := range records[1:] {
 		values := make([]float64, len(record))
 		for k, field := range record {

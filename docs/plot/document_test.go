@@ -87,7 +87,7 @@ func TestUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, svg := filepath.Join(root, "docs", "pin.md"), filepath.Join(root, plots, "pin-threads.svg")
-	for _, want := range []string{"| 1 MiB | 2.00 | 4.00 |", "(benchmarks/pin-threads.svg)", "`go test -bench Pin`; 2 cores of C, commit abc, 2026-01-02", "*Not measured.*"} {
+	for _, want := range []string{"| 1 MiB | 2.00 | 4.00 |", "(benchmarks/pin-threads.svg)", "`go test -bench Pin`; the software device, 2 cores of C, commit abc, 2026-01-02", "*Not measured.*"} {
 		if got := contents(t, doc); !strings.Contains(got, want) {
 			t.Errorf("the document has no %q:\n%s", want, got)
 		}

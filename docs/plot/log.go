@@ -27,15 +27,14 @@ type sample struct {
 
 // A run is what one run.sh has written.
 type run struct {
-	name    string
 	facts   map[string]string // of machine.txt
 	samples []sample
-	curve   *curve // of training.csv; nil if there is none
+	curves  map[string]*curve // of curve-NAME.csv, by name
 }
 
 // readRun reads a folder of logs.
 func readRun(dir string) (*run, error) {
-	r := &run{name: filepath.Base(dir), facts: map[string]string{}}
+	r := &run{facts: map[string]string{}, curves: map[string]*curve{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -62,10 +61,12 @@ func readRun(dir string) (*run, error) {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 			r.samples = append(r.samples, samples...)
-		case e.Name() == "training.csv":
-			if r.curve, err = parseCurve(bytes.NewReader(data)); err != nil {
+		case filepath.Ext(path) == ".csv":
+			c, err := parseCurve(bytes.NewReader(data))
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
+			r.curves[strings.TrimPrefix(part, "curve-")] = c
 		}
 	}
 	if r.facts["commit"] == "" {

@@ -79,7 +79,7 @@ func TestParseJSON(t *testing.T) {
 
 func TestParseCurve(t *testing.T) {
 	c, err := parseCurve(strings.NewReader("# go test\nstep,device,tape\n1,2.5,2.25\n2,2,1.75\n"))
-	if err != nil || len(c.names) != 2 || c.names[1] != "tape" || c.losses[1][1] != 1.75 || c.steps[1] != 2 {
+	if err != nil || len(c.names) != 2 || c.names[1] != "tape" || c.command != "go test" || c.losses[1][1] != 1.75 || c.steps[1] != 2 {
 		t.Errorf("got %v, %v", c, err)
 	}
 	for _, bad := range []string{"", "step,loss\n", "step\n1\n", "step,loss\n1,high\n", "step,loss\n1\n"} {

@@ -55,7 +55,7 @@ var generators = map[string]func(q *query) *table{
 	"h2d": hostToDevice, "d2h": deviceToHost, "issue": issueCost, "both-ways": bothWays, "batch": manySmall, "overlap": overlapped,
 	"peer": peerCopies, "when-to-pin": whenToPin,
 	"load-workers": loadWorkers, "load-peers": loadPeers, "load-host": loadHost, "images": images, "tuning": tuning,
-	"train": training, "kernels": kernels, "curve": curves,
+	"train": training, "kernels": kernels, "curve-mlp": curves("mlp", "The loss of the MLP, step by step"), "curve-cnn": curves("cnn", "The loss of the CNN, step by step"),
 }
 
 // generate makes the tables that the newest run has figures for, and their plots.

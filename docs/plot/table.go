@@ -110,9 +110,12 @@ func (r *run) machine() string {
 		}
 		parts = append(parts, fmt.Sprintf(format, values...))
 	}
-	if f["gpus"] != "" && f["gpus"] != "1" {
+	switch {
+	case f["gpu"] == "":
+		parts = append(parts, "the software device")
+	case f["gpus"] != "" && f["gpus"] != "1":
 		add("%s × %s", "gpus", "gpu")
-	} else {
+	default:
 		add("%s", "gpu")
 	}
 	add("driver %s, CUDA %s", "driver", "cuda")

@@ -89,11 +89,15 @@ func loadHost(q *query) *table {
 		for _, batch := range q.values(kind.loader, kind.loaderParams, "batch") {
 			loop := q.get(kind.gather, "batch="+batch+"/"+kind.gatherParams, samplesS)
 			one := q.get(kind.loader, "batch="+batch+"/"+kind.loaderParams+"/workers=1", samplesS)
+			share := one.over(loop)
+			if beside := q.get("dataloader.BesideGather", "batch="+batch, "x-gather").inverse(); beside.ok && kind.name == "float32" {
+				share = beside // both in turn, which is more exact
+			}
 			best, workers := q.best(kind.loader, "batch="+batch+"/"+kind.loaderParams, "workers", samplesS)
 			if workers == "0" {
 				workers = "auto"
 			}
-			t.rows = append(t.rows, []string{batch, kind.name, rate(loop), rate(one), percent(one.over(loop)), at(rate(best), workers, "")})
+			t.rows = append(t.rows, []string{batch, kind.name, rate(loop), rate(one), percent(share), at(rate(best), workers, "")})
 		}
 	}
 	return t.compact(2)
@@ -106,9 +110,6 @@ func images(q *query) *table {
 	ours, theirs := series{name: "imagefolder"}, series{name: "torchvision"}
 	for _, w := range q.values(bench, "", "workers") {
 		v, p := q.get(bench, "workers="+w, unit), q.get("torch.images", "workers="+w, unit)
-		if !p.ok {
-			p = q.get("torchvision.images", "workers="+w, unit)
-		}
 		t.rows = append(t.rows, []string{w, figure(v), figure(p)})
 		ours.add(number(w), v)
 		theirs.add(number(w), p)
@@ -122,7 +123,7 @@ func tuning(q *query) *table {
 	t := &table{title: "What the loader finds by itself, samples a second", header: []string{"load"}}
 	workers := workersOf(q, bench, "")
 	for _, w := range workers {
-		t.header = append(t.header, w+" workers")
+		t.header = append(t.header, strings.Replace(w+" workers", "1 workers", "1 worker", 1))
 	}
 	t.header = append(t.header, "found by itself", "of the best")
 	for _, load := range q.values(bench, "", "load") {

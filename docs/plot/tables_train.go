@@ -2,6 +2,11 @@ package main
 
 // Tables of training.
 
+import (
+	"math"
+	"strconv"
+)
+
 func training(q *query) *table {
 	t := &table{title: "A step of training, loader and copies included", header: []string{"network", "batch", "`devicevm`",
 		"PyTorch, graph, no loader", "PyTorch, graph", "PyTorch, compiled", "PyTorch, eager", "tapeMachine, on the CPU, no loader"},
@@ -14,10 +19,7 @@ func training(q *query) *table {
 			params := "model=" + model + "/batch=" + batch
 			theirs := func(mode, feed string) value { return q.get("torch.train", params+"/mode="+mode+"/feed="+feed, "us") }
 			row := []string{model, batch}
-			tape := value{}
-			if model == "mlp" { // BenchmarkStep's CNN is a smaller one
-				tape = µs(q.get("devicevm.Step", params+"/vm=tape", nsOp))
-			}
+			tape := µs(q.get("devicevm.Step", "model="+stepModel[model]+"/batch="+batch+"/vm=tape", nsOp))
 			for i, v := range []value{
 				µs(q.get("pin.Train", params, nsOp)), theirs("graph", "pinned"), theirs("graph", "loader"), theirs("compile", "loader"), theirs("eager", "loader"), tape,
 			} {
@@ -31,42 +33,40 @@ func training(q *query) *table {
 	return t.compact(2)
 }
 
+// stepModel is what devicevm's benchmarks call BenchmarkTrain's networks.
+var stepModel = map[string]string{"mlp": "mlp", "cnn": "convnet"}
+
 func kernels(q *query) *table {
-	t := &table{title: "Kernels a step", header: []string{"network", "batch", "kernels"}}
-	for _, bench := range []string{"pin.Train", "devicevm.Step"} {
-		for _, model := range q.values(bench, "", "model") {
-			for _, batch := range q.values(bench, "model="+model, "batch") {
-				v := q.get(bench, "model="+model+"/batch="+batch, "kernels")
-				if !v.ok {
-					v = q.get(bench, "model="+model+"/batch="+batch+"/vm=device", "kernels")
-				}
-				t.rows = append(t.rows, []string{model, batch, figure(v)})
-			}
-		}
-		if t := t.compact(2); t != nil {
-			return t
+	t := &table{title: "Kernels a step", header: []string{"network", "batch", "kernels, copies and clearings a step"}}
+	for _, model := range []string{"mlp", "cnn"} {
+		for _, batch := range q.values("devicevm.Step", "model="+stepModel[model], "batch") {
+			v := q.get("devicevm.Step", "model="+stepModel[model]+"/batch="+batch+"/vm=device/feed=batch/read=100", "launches")
+			t.rows = append(t.rows, []string{model, batch, figure(v)})
 		}
 	}
-	return nil
+	return t.compact(2)
 }
 
-// curves has one row a name: the losses are for the plot.
-func curves(q *query) *table {
-	c := q.run.curve
-	if c == nil {
-		return nil
-	}
-	t := &table{title: "The loss, step by step", header: []string{"", "first loss", "last loss", "steps"},
-		chart: &chart{xlabel: "step", ylabel: "loss"}}
-	for i, name := range c.names {
-		losses := c.losses[i]
-		t.rows = append(t.rows, []string{name, figure(value{losses[0], true}), figure(value{losses[len(losses)-1], true}), thousands(int64(len(losses)))})
-		line := series{name: name, thin: true}
-		for k, x := range c.steps {
-			line.add(x, value{losses[k], true})
+// curves returns the table of a network's losses, one row for each that trained it: the losses are for the plot.
+func curves(name, title string) func(q *query) *table {
+	return func(q *query) *table {
+		c := q.run.curves[name]
+		if c == nil {
+			return nil
 		}
-		t.chart.series = append(t.chart.series, line)
+		t := &table{title: title, header: []string{"", "first loss", "last loss", "steps", "largest distance to the first row's"}, chart: &chart{xlabel: "step", ylabel: "loss"}}
+		for i, name := range c.names {
+			losses, apart := c.losses[i], 0.0
+			line := series{name: name, thin: true}
+			for k, x := range c.steps {
+				line.add(x, value{losses[k], true})
+				apart = max(apart, math.Abs(losses[k]-c.losses[0][k]))
+			}
+			t.chart.series = append(t.chart.series, line)
+			t.rows = append(t.rows, []string{name, figure(value{losses[0], true}), figure(value{losses[len(losses)-1], true}),
+				thousands(int64(len(losses))), strconv.FormatFloat(apart, 'g', 2, 64)})
+		}
+		q.note(c.command)
+		return t
 	}
-	q.note(c.command)
-	return t
 }

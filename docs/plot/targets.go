@@ -123,7 +123,7 @@ func targets() []target {
 	for _, b := range []string{"64", "256", "1024"} {
 		all = append(all, target{"the loader, 1 worker, of a gather loop by hand, host, batch " + b, 0.9, true, percent,
 			func(q *query) value {
-				return q.get("dataloader.Loader", "mode=loader/workers=1/batch="+b, samplesS).over(q.get("dataloader.Loader", "mode=gather/batch="+b, samplesS))
+				return q.get("dataloader.BesideGather", "batch="+b, "x-gather").inverse()
 			}, nil})
 	}
 	for _, s := range []struct {
@@ -134,7 +134,7 @@ func targets() []target {
 			get("pin.Train", "model="+s.model+"/batch="+s.batch, nsOp, 1e-3),
 			func(q *query) value {
 				params := "model=" + s.model + "/batch=" + s.batch
-				return least(q.get("torch.train", params+"/mode=graph/feed=loader", "us"), q.get("torch.train", params+"/mode=eager/feed=loader", "us"))
+				return least(q.get("torch.train", params+"/mode=graph/feed=loader", "us"), q.get("torch.train", params+"/mode=compile/feed=loader", "us"), q.get("torch.train", params+"/mode=eager/feed=loader", "us"))
 			}})
 	}
 	return all
@@ -182,6 +182,9 @@ func targetTable(q *query) *table {
 
 // summary is for the README.
 func summary(q *query) *table {
+	if q.run.facts["gpu"] == "" {
+		return nil
+	}
 	t := &table{title: "Summary", header: []string{"", "here", "PyTorch, at its best"}}
 	all := map[string]target{}
 	for _, target := range targets() {
