@@ -116,19 +116,17 @@ func (e *evaluator[T]) run(lo, hi int) {
 
 // gather copies the elements of a repeated operand that belong to the elements from lo on.
 func gather[T float](dst, src []T, lo int, a plan.Arg) {
-	row, at := lo/a.Inner, lo%a.Inner
 	for len(dst) > 0 {
-		from := row / a.Rep * a.Inner
-		if a.Inner == 1 { // the same number for as many rows as are left of it
-			n := min(a.Rep-row%a.Rep, len(dst))
+		from, n := a.At(lo), 0
+		if a.Step > 1 || a.Inner == 1 { // the same element for some
+			n = min(a.Step-lo%a.Step, len(dst))
 			x := src[from]
 			for i := range dst[:n] {
 				dst[i] = x
 			}
-			dst, row = dst[n:], row+n
-			continue
+		} else {
+			n = copy(dst, src[from:from+a.Inner-lo%a.Inner])
 		}
-		n := copy(dst, src[from+at:from+a.Inner])
-		dst, row, at = dst[n:], row+1, 0
+		dst, lo = dst[n:], lo+n
 	}
 }

@@ -43,13 +43,7 @@ func transpose[T float](r *Runner, s *plan.Step, op graph.Transpose) func() {
 }
 
 func repeat[T float](r *Runner, s *plan.Step, op graph.Repeat) func() {
-	arg := plan.Arg{Kind: plan.Repeated, Rep: s.Out.N / s.In[0].N, Inner: 1}
-	for _, d := range s.Out.Shape[op.Along+1:] {
-		arg.Inner *= d
-	}
-	if s.In[0].N == 1 {
-		arg = plan.Arg{Kind: plan.Repeated, Rep: s.Out.N, Inner: 1}
-	}
+	arg := plan.RepetitionOf(op, s.In[0].N, s.Out.Shape)
 	return func() { gather(values[T](r.mem, s.Out), values[T](r.mem, s.In[0]), 0, arg) }
 }
 

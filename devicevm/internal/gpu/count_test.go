@@ -45,6 +45,7 @@ func (l *layers) dense(x *G.Node, n int) *G.Node {
 
 func (l *layers) conv(x *G.Node, channels int) *G.Node {
 	y := l.must(G.Conv2d(x, l.weight(channels, x.Shape()[1], 3, 3), tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1}))
+	y = l.must(G.BroadcastAdd(y, l.weight(1, channels, 1, 1), nil, []byte{0, 2, 3}))
 	return l.must(G.MaxPool2D(l.must(G.Rectify(y)), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}))
 }
 
@@ -102,7 +103,7 @@ func TestLaunchesOfAStep(t *testing.T) {
 		// with its gradient, the loss.
 		want := 8 + 5 + 3 + 1 + 1
 		if batch > 256 {
-			want++ // the loss is too large for one block
+			want += 3 // the loss is too large for one block
 		}
 		if n := l.count(l.dense(x, 10)); n > want {
 			t.Errorf("a perceptron's step for a batch of %d is %d launches, want %d", batch, n, want)
@@ -111,9 +112,10 @@ func TestLaunchesOfAStep(t *testing.T) {
 	l := &layers{t: t, g: G.NewGraph()}
 	x := l.conv(l.conv(l.input("x", 64, 1, 28, 28), 8), 16)
 	x = l.must(G.Reshape(x, tensor.Shape{64, 16 * 7 * 7}))
-	// Forward: two convolutions of 5, products, the softmax of 3; backward: 5 and 4 for the convolutions, 3 products and the
-	// sum for the dense layer; the loss.
-	if n, want := l.count(l.dense(x, 10)), 27; n > want {
+	// Forward: two convolutions of im2col, product, bias with rectifier, pooling; dense layer, bias, softmax with its gradient.
+	// Backward: two poolings, masks, two sums of biases of two passes, two products of weights, one of images with
+	// col2im; two products and a sum of the dense layer; the loss.
+	if n, want := l.count(l.dense(x, 10)), 8+3+4+4+2+2+3+1; n > want {
 		t.Errorf("a convolutional network's step is %d launches, want %d", n, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
+	"github.com/pintensor/pin/internal/driver"
 )
 
 func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
@@ -48,13 +49,7 @@ func (b *builder) expression(s *plan.Step, op *plan.Elementwise, in []plan.Value
 	}
 	operands := make([]kernels.Operand, len(args))
 	for i, a := range args {
-		operands[i] = kernels.Operand{Data: uint64(b.mem.At(in[i])), Repeat: 1, Inner: 1}
-		switch a.Kind {
-		case plan.Scalar:
-			operands[i].Repeat = 0
-		case plan.Repeated:
-			operands[i].Repeat, operands[i].Inner = uint32(a.Rep), uint32(a.Inner)
-		}
+		operands[i] = operand(b.mem.At(in[i]), a, s.Out.N)
 	}
 	code, err := instructions(op, accumulated)
 	if err != nil {
@@ -65,6 +60,17 @@ func (b *builder) expression(s *plan.Step, op *plan.Elementwise, in []plan.Value
 		results = append(results, uint64(b.mem.At(part.Value)))
 	}
 	return kernels.NewExpression(operands, code, results...)
+}
+
+// operand is an operand of a result of n elements.
+func operand(data driver.DevicePtr, a plan.Arg, n int) kernels.Operand {
+	switch a.Kind {
+	case plan.Scalar:
+		return kernels.Operand{Data: uint64(data), Reach: kernels.One}
+	case plan.Repeated:
+		return kernels.NewOperand(uint64(data), n, a.Step, a.Rep, a.Inner)
+	}
+	return kernels.Operand{Data: uint64(data), Reach: kernels.Same}
 }
 
 // line is an instruction whose registers have no places yet.
@@ -156,13 +162,7 @@ func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction
 
 // repeat repeats slices along an axis.
 func (b *builder) repeat(s *plan.Step, op graph.Repeat) error {
-	in := kernels.Operand{Data: uint64(b.mem.At(s.In[0])), Repeat: uint32(s.Out.N / s.In[0].N), Inner: 1}
-	for _, d := range s.Out.Shape[op.Along+1:] {
-		in.Inner *= uint32(d)
-	}
-	if s.In[0].N == 1 {
-		in.Repeat = 0
-	}
+	in := operand(b.mem.At(s.In[0]), plan.RepetitionOf(op, s.In[0].N, s.Out.Shape), s.Out.N)
 	e, err := kernels.NewExpression([]kernels.Operand{in}, []kernels.Instruction{{Op: kernels.Copy, X: 0, Y: kernels.Previous, Store: 1}}, uint64(b.mem.At(s.Out)))
 	if err != nil {
 		return err

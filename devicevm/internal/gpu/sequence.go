@@ -107,7 +107,7 @@ func (b *builder) stage(s *plan.Step) (stage kernels.Stage, e kernels.Expression
 	operands := func(in ...plan.Value) kernels.Expression {
 		e := kernels.Expression{Result: [kernels.MaxResults]uint64{uint64(b.mem.At(s.Out))}}
 		for i, v := range in {
-			e.Operand[i] = kernels.Operand{Data: uint64(b.mem.At(v)), Repeat: 1, Inner: 1}
+			e.Operand[i] = operand(b.mem.At(v), plan.Arg{}, v.N)
 			e.Operands++
 		}
 		return e
@@ -158,7 +158,7 @@ func (r *series) owns(s *plan.Step, rows, width int) bool {
 		return true // they are rows of the same number
 	}
 	for k, arg := range op.Args {
-		own := arg.Kind == plan.Full || arg.Kind == plan.Repeated && arg.Inner == 1 && arg.Rep == width
+		own := arg.Kind == plan.Full || arg.Kind == plan.Repeated && arg.Inner == 1 && arg.Step == width
 		if !own && rows > 1 && r.computes(s.In[k]) {
 			return false
 		}

@@ -118,7 +118,7 @@ func testElementwise[T float](t *testing.T) {
 	}
 	out := make([]T, len(xs))
 	for op := range Op(Ops) {
-		operands := []Operand{{Data: address(t, xs), Repeat: 1, Inner: 1}, {Data: address(t, ys), Repeat: 1, Inner: 1}}
+		operands := []Operand{{Data: address(t, xs), Reach: Same}, {Data: address(t, ys), Reach: Same}}
 		e := expression(t, operands, []Instruction{{Op: op, X: 0, Y: 1, Store: 1}}, address(t, out))
 		run(t, "elementwise"+suffix[T](), [3]uint32{2, 1, 1}, uint32(len(xs)), e)
 		for i, got := range out {
@@ -180,11 +180,11 @@ func testExpression[T float](t *testing.T) {
 		x, scalar, row, middle, column := random[T](rng, n), random[T](rng, 1), random[T](rng, c), random[T](rng, a*c), random[T](rng, a)
 		first, fourth, out := make([]T, n), make([]T, n+1)[1:], make([]T, n)
 		operands := []Operand{
-			{Data: address(t, x), Repeat: 1, Inner: 1},
+			{Data: address(t, x), Reach: Same},
 			{Data: address(t, scalar)},
-			{Data: address(t, row), Repeat: uint32(a * b), Inner: uint32(c)},
-			{Data: address(t, middle), Repeat: uint32(b), Inner: uint32(c)}, // (a, 1, c) along the middle axis
-			{Data: address(t, column), Repeat: uint32(b * c), Inner: 1},
+			NewOperand(address(t, row), n, 1, a*b, c),
+			NewOperand(address(t, middle), n, 1, b, c), // (a, 1, c) along the middle axis
+			NewOperand(address(t, column), n, b*c, 1, 1),
 		}
 		code := []Instruction{
 			{Op: Add, X: 0, Y: 2, Keep: 1 + 3, Store: 1 + 2}, // x + row, kept
@@ -220,7 +220,7 @@ func testExpressionOfUnaligned[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, row := random[T](rng, 61), random[T](rng, 13)
 	out, want := make([]T, 60), make([]float64, 60)
-	operands := []Operand{{Data: address(t, x[1:]), Repeat: 1, Inner: 1}, {Data: address(t, row[1:]), Repeat: 5, Inner: 12}}
+	operands := []Operand{{Data: address(t, x[1:]), Reach: Same}, NewOperand(address(t, row[1:]), 60, 1, 5, 12)}
 	run(t, "elementwise"+suffix[T](), [3]uint32{1, 1, 1}, uint32(60), expression(t, operands, []Instruction{{Op: Sub, X: 0, Y: 1, Store: 1}}, address(t, out)))
 	for i := range want {
 		want[i] = float64(x[1+i]) - float64(row[1+i%12])

@@ -83,7 +83,7 @@ func testProduct[T float](t *testing.T) {
 				}
 				if !kernel.Plain {
 					positive, bias := make([]T, len(want)), random[T](rng, int(c.n))
-					product(expression(t, []Operand{{address(t, bias), batch * c.m, c.n}, {address(t, []T{0}), 0, 1}}, []Instruction{
+					product(expression(t, []Operand{NewOperand(address(t, bias), len(want), 1, int(batch*c.m), int(c.n)), {Data: address(t, []T{0})}}, []Instruction{
 						{Op: Add, X: Previous, Y: 0, Keep: 1, Store: 1}, {Op: Gte, X: Previous, Y: 1}, {Op: Mul, X: Previous, Y: Kept, Store: 2},
 					}, address(t, got), address(t, positive)))
 					sums, rectified := make([]float64, len(want)), make([]float64, len(want))

@@ -80,11 +80,37 @@ const (
 	Ops = int(iota)
 )
 
-// Operand is what an expression reads at element i of its result: element (i / Inner / Repeat) * Inner + i % Inner of the
-// tensor at device address Data; element 0 for a Repeat of 0. So a Repeat of 1 is element i.
+// Reach says which element of an [Operand] belongs to element i of the result.
+type Reach uint32
+
+const (
+	One      Reach = iota // 0
+	Same                  // i
+	Steps                 // k = i / Step
+	Rows                  // k % Inner
+	Repeated              // (k / Inner / Repeat) * Inner + k % Inner
+)
+
+// Operand is what an expression reads: elements of the tensor at device address Data.
 type Operand struct {
-	Data          uint64
-	Repeat, Inner uint32
+	Data                uint64
+	Reach               Reach
+	Step, Inner, Repeat Divisor
+}
+
+// NewOperand returns the operand of an expression with n elements that reads element (k / inner / repeat) * inner + k % inner
+// for k = i / step.
+func NewOperand(data uint64, n, step, repeat, inner int) Operand {
+	o := Operand{Data: data, Reach: Repeated, Step: NewDivisor(uint32(step)), Inner: NewDivisor(uint32(inner)), Repeat: NewDivisor(uint32(repeat))}
+	switch {
+	case repeat == 1 && step == 1:
+		o.Reach = Same
+	case repeat == 1:
+		o.Reach = Steps
+	case n/step <= repeat*inner:
+		o.Reach = Rows
+	}
+	return o
 }
 
 // Where an [Instruction] finds an operand: values below Previous are numbers of an [Operand].

@@ -10,7 +10,7 @@ import (
 )
 
 func full[T float](t testing.TB, x []T) Operand {
-	return Operand{Data: address(t, x), Repeat: 1, Inner: 1}
+	return Operand{Data: address(t, x), Reach: Same}
 }
 
 // stage adds a stage there is room for.
@@ -38,7 +38,7 @@ func testSequence[T float](t *testing.T) {
 			var s Sequence
 			s.Each = uint32(c.each)
 			s.stage(t, Stage{Kind: Express, Rows: rows, Width: width},
-				[]Operand{full(t, sums), {Data: address(t, bias), Repeat: rows, Inner: width}}, []Instruction{{Op: Add, X: 0, Y: 1, Store: 1}}, address(t, logits))
+				[]Operand{full(t, sums), NewOperand(address(t, bias), n, 1, c.rows, c.width)}, []Instruction{{Op: Add, X: 0, Y: 1, Store: 1}}, address(t, logits))
 			s.stage(t, Stage{Kind: Softmax + log, Rows: rows, Width: width, Together: together}, []Operand{full(t, logits)}, nil, address(t, p))
 			s.stage(t, Stage{Kind: Express, Rows: rows, Width: width},
 				[]Operand{full(t, p), full(t, y)}, []Instruction{{Op: Mul, X: 0, Y: 1, Store: 2}, {Op: Neg, X: 1, Store: 1}}, address(t, dp), address(t, picked))

@@ -32,6 +32,7 @@ type builder struct {
 	consts map[*graph.Node]*folded
 	want   map[*graph.Node]bool // that have memory of their own
 	exprs  map[*graph.Node]*expr
+	totals map[*graph.Node]total
 	layers map[*graph.Node]int
 	places map[*graph.Node]Value
 	aux    map[*graph.Node]Value
@@ -43,7 +44,7 @@ func Build(g *graph.Graph, opts Options) (*Program, error) {
 	b := &builder{
 		Options: opts, graph: g, norms: map[*G.BatchNormOp]*graph.Node{}, kept: map[*graph.Node]bool{},
 		uses: map[*graph.Node]int{}, consts: map[*graph.Node]*folded{}, want: map[*graph.Node]bool{},
-		exprs: map[*graph.Node]*expr{}, layers: map[*graph.Node]int{}, places: map[*graph.Node]Value{},
+		exprs: map[*graph.Node]*expr{}, totals: map[*graph.Node]total{}, layers: map[*graph.Node]int{}, places: map[*graph.Node]Value{},
 		aux:  map[*graph.Node]Value{},
 		prog: &Program{Where: map[*graph.Node]Value{}},
 	}
@@ -158,6 +159,11 @@ func (b *builder) choose() {
 			}
 			continue
 		}
+		if t, ok := b.addUp(n); ok {
+			b.totals[n] = t
+			b.want[b.source(t.of)] = true
+			continue
+		}
 		for _, c := range b.needs(n) {
 			b.want[b.source(c)] = true
 		}
@@ -194,6 +200,8 @@ func (b *builder) emitNode(n *graph.Node) error {
 		for _, c := range e.operands {
 			s.In = append(s.In, b.places[c])
 		}
+	} else if t, ok := b.totals[n]; ok {
+		s.Op, s.In = graph.Sum{Along: t.along}, []Value{b.places[b.source(t.of)].as(t.of)}
 	} else {
 		for _, c := range n.In {
 			v, ok := b.places[b.source(c)]

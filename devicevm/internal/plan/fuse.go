@@ -110,22 +110,7 @@ func (t *tree) operand(n *graph.Node) ref {
 		return t.add(n)
 	}
 	t.open--
-	arg := Arg{Kind: Full}
-	c := t.consts[n]
-	repeat, ok := n.Op.(graph.Repeat)
-	switch {
-	case c != nil && c.uniform || n.Size() == 1 && t.size > 1:
-		arg.Kind = Scalar
-	case ok && c == nil && !t.NoFuse && !t.kept[n] && n.Float(1) && repeats(repeat, n):
-		arg = Arg{Kind: Repeated, Rep: n.Size() / n.In[0].Size(), Inner: 1}
-		for _, d := range n.Shape[repeat.Along+1:] {
-			arg.Inner *= d
-		}
-		n = t.source(n.In[0])
-		if n.Size() == 1 {
-			arg = Arg{Kind: Scalar}
-		}
-	}
+	n, arg := t.look(n)
 	for i, other := range t.expr.operands {
 		if other == n && t.expr.code.Args[i] == arg {
 			return ref{false, i}
@@ -134,4 +119,26 @@ func (t *tree) operand(n *graph.Node) ref {
 	t.expr.operands = append(t.expr.operands, n)
 	t.expr.code.Args = append(t.expr.code.Args, arg)
 	return ref{false, len(t.expr.operands) - 1}
+}
+
+// look returns the node whose elements are read for those of n, and which of them.
+func (t *tree) look(n *graph.Node) (*graph.Node, Arg) {
+	arg := Arg{Kind: Full}
+	for {
+		c := t.consts[n]
+		repeat, ok := n.Op.(graph.Repeat)
+		switch {
+		case c != nil && c.uniform || n.Size() == 1 && t.size > 1:
+			return n, Arg{Kind: Scalar}
+		case !ok || c != nil || t.NoFuse || t.kept[n] || !n.Float(1) || !repeats(repeat, n):
+			return n, arg
+		}
+		next := RepetitionOf(repeat, n.In[0].Size(), n.Shape)
+		if arg.Kind == Repeated {
+			if next, ok = arg.through(next, t.size, n.Size()); !ok {
+				return n, arg
+			}
+		}
+		n, arg = t.source(n.In[0]), next
+	}
 }

@@ -84,7 +84,7 @@ func TestProgramOfPerceptron(t *testing.T) {
 		"Product repeated scalar: 3, 2 results", // x w1 + b1, and the rectifier of it
 		"Product repeated: 1",                   // logits + b2
 		"Softmax", "SoftmaxDiff",
-		"Sum", "Sum", "Sum", "Sum",
+		"Sum", "Sum", "Sum", // of biases, and the loss: of rows and of those sums at once
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

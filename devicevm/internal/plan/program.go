@@ -130,8 +130,50 @@ type Product struct {
 type Arg struct {
 	Kind ArgKind
 
-	// Of Repeated: (i / Inner / Rep)*Inner + i%Inner.
-	Rep, Inner int
+	// Of Repeated: with k = i / Step, element (k / Inner / Rep)*Inner + k%Inner. If Inner is 1, so is Rep.
+	Step, Rep, Inner int
+}
+
+// RepetitionOf returns what a repetition of n elements to a shape reads.
+func RepetitionOf(op graph.Repeat, n int, shape tensor.Shape) Arg {
+	inner := 1
+	for _, d := range shape[op.Along+1:] {
+		inner *= d
+	}
+	rep := shape.TotalSize() / n
+	if inner == 1 || n == 1 {
+		return Arg{Kind: Repeated, Step: rep, Rep: 1, Inner: 1}
+	}
+	return Arg{Kind: Repeated, Step: 1, Rep: rep, Inner: inner}
+}
+
+// At returns which element belongs to element i of the result.
+func (a Arg) At(i int) int {
+	switch a.Kind {
+	case Scalar:
+		return 0
+	case Repeated:
+		k := i / a.Step
+		return k/a.Inner/a.Rep*a.Inner + k%a.Inner
+	}
+	return i
+}
+
+// through returns the operand that has the element of then which belongs to a's, if there is one, of results of n elements
+// that are made of size elements by a.
+func (a Arg) through(then Arg, n, size int) (Arg, bool) {
+	switch {
+	case a.Rep == 1: // then.At(i / a.Step)
+		return Arg{Repeated, a.Step * then.Step, then.Rep, then.Inner}, true
+	case then.Rep == 1 && a.Inner%then.Step == 0:
+		if a.Inner == then.Step {
+			return Arg{Repeated, a.Step * a.Inner * a.Rep, 1, 1}, true
+		}
+		return Arg{Repeated, a.Step * then.Step, a.Rep, a.Inner / then.Step}, true
+	case then.Step == 1 && a.Inner%then.Inner == 0 && then.Rep*then.Inner >= size: // then.At is the rest by its Inner
+		return Arg{Repeated, a.Step, n / a.Step / then.Inner, then.Inner}, true
+	}
+	return Arg{}, false
 }
 
 // ArgKind is how an operand is looked at.

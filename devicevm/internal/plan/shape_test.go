@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/internal/leak"
+	"gorgonia.org/tensor"
 )
 
 func TestMergeAxes(t *testing.T) {
@@ -81,6 +83,59 @@ func TestKeep(t *testing.T) {
 	}{0: {1 << 32, 1}, 0.5: {1 << 31, 2}, 1: {0, 0}, -1: {1 << 32, 1}, 2: {0, 0}} {
 		if threshold, scale := Keep(p); threshold != want.threshold || scale != want.scale {
 			t.Errorf("%v: %d, %v, want %v", p, threshold, scale, want)
+		}
+	}
+}
+
+// Repetitions of repetitions are what both in turn are.
+func TestThrough(t *testing.T) {
+	leak.Check(t)
+	repeat := func(shape tensor.Shape, along, n int) (Arg, tensor.Shape) {
+		out := shape.Clone()
+		out[along] *= n
+		return RepetitionOf(graph.Repeat{Along: along}, shape.TotalSize(), out), out
+	}
+	found := 0
+	for _, shape := range []tensor.Shape{{1, 5, 1, 1}, {1, 5, 3, 1}, {4, 1, 1, 3}, {2, 3, 2, 2}, {1, 1, 1, 6}} {
+		for first := range shape {
+			for second := range shape {
+				inner, middle := repeat(shape, first, 4)
+				outer, last := repeat(middle, second, 6)
+				n := last.TotalSize()
+				both, ok := outer.through(inner, n, middle.TotalSize())
+				if !ok {
+					continue
+				}
+				found++
+				for i := range n {
+					if got, want := both.At(i), inner.At(outer.At(i)); got != want {
+						t.Errorf("%v repeated along %d and %d: %+v, %+v: %+v has element %d for %d, want %d", shape, first, second, inner, outer, both, got, i, want)
+						break
+					}
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d of 80 repetitions of repetitions are one", found)
+	}
+}
+
+func TestSumOfSum(t *testing.T) {
+	leak.Check(t)
+	for _, c := range []struct{ shape, along, then, others, want []int }{
+		{[]int{2, 3, 4, 5}, []int{3}, []int{2, 3, 4}, []int{2}, []int{2, 3}},
+		{[]int{2, 3, 4, 5}, []int{3}, []int{2, 3, 4, 1}, []int{2}, []int{2, 3}},
+		{[]int{2, 3, 4}, []int{1}, []int{2, 1, 4}, []int{0, 1}, []int{0, 1}},
+		{[]int{2, 3, 4}, []int{1}, []int{2, 4}, nil, []int{0, 1, 2}},
+		{[]int{2, 1, 4}, []int{2}, []int{2}, []int{0}, []int{0, 2}},
+		{[]int{2, 3, 4}, []int{2}, []int{6}, []int{0}, nil}, // of rows that are no axis any more
+		{[]int{2, 3, 4}, []int{2}, []int{3, 2}, []int{0}, nil},
+		{[]int{4, 4, 2}, []int{2}, []int{4, 2, 2}, []int{0}, nil},
+		{[]int{2, 3}, []int{1}, []int{2, 3}, []int{0}, nil},
+	} {
+		if got, ok := sumOfSum(c.shape, c.along, c.then, c.others); ok != (c.want != nil) || !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // Expressions of elementwise operations in one pass: operands are read, instructions compute, the last result
 // is stored. An expression is data, uniform over the grid, so that one kernel serves every graph.
 #pragma once
+#include "divide.cuh"
 #include "math.cuh"
 
 enum Op : u32 {
@@ -10,12 +11,22 @@ enum Op : u32 {
   COPY,
 };
 
-// Operand is element (i / inner / repeat) * inner + i % inner of data for element i of the result, and element 0
-// for a repeat of 0.
+// Operand is what belongs to element i of the result: element 0 of data if ONE, i if SAME, k = i / step if STEPS, k % inner if
+// ROWS, and (k / inner / repeat) * inner + k % inner if REPEATED.
+enum Reach : u32 { ONE, SAME, STEPS, ROWS, REPEATED };
+
 struct Operand {
   u64 data;
-  u32 repeat, inner;
+  u32 reach;
+  Divisor step, inner, repeat;
 };
+
+__device__ static INLINE u32 element(const Operand &in, u32 i) {
+  u32 k = i / in.step;
+  if (in.reach == STEPS) return k;
+  u32 rest = next(k, in.inner);
+  return in.reach == ROWS ? rest : k / in.repeat * in.inner.by + rest;
+}
 
 enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LONGEST = 32 };
 
@@ -107,29 +118,26 @@ template <typename T, u32 N> __device__ static inline void read_wide(const T *fr
 
 // fetch reads what belongs to the elements at. With NEXT these are neighbours, the first of them a multiple of N.
 template <bool NEXT, typename T, u32 N>
-__device__ static inline void fetch(const Operand in, const u32 (&at)[N], u32 count, T (&to)[N]) {
+__device__ static INLINE void fetch(const Operand &in, const u32 (&at)[N], u32 count, T (&to)[N]) {
   const T *data = (const T *)in.data;
-  if (in.repeat == 0) {
-    T x = data[0];
+  const u32 reach = in.reach;
+  bool one = reach == ONE;
+  u32 first = 0; // of what is read at once
+  if (NEXT && count == N && reach > SAME) {
+    first = element(in, at[0]);
+    one = in.step.by % N == 0;
+  }
+  if (one) {
+    T x = data[first];
 #pragma unroll
     for (u32 j = 0; j < N; j++) to[j] = x;
-    return;
-  }
-  if (NEXT && count == N) {
-    if (in.repeat == 1) {
-      if (aligned(in.data)) return read_wide(data + at[0], to);
-    } else if (in.inner % N == 0 && aligned(in.data)) {
-      return read_wide(data + (at[0] / in.inner / in.repeat * in.inner + at[0] % in.inner), to);
-    } else if (in.inner == 1 && in.repeat % N == 0) {
-      T x = data[at[0] / in.repeat];
+  } else if (NEXT && N % wide<T>::n == 0 && count == N && aligned(in.data) && (reach == SAME || (in.step.by == 1 && reach != STEPS && in.inner.by % N == 0))) {
+    read_wide(data + (reach == SAME ? at[0] : first), to);
+  } else {
 #pragma unroll
-      for (u32 j = 0; j < N; j++) to[j] = x;
-      return;
-    }
+    for (u32 j = 0; j < N; j++)
+      if (j < count) to[j] = data[reach == SAME ? at[j] : element(in, at[j])];
   }
-#pragma unroll
-  for (u32 j = 0; j < N; j++)
-    if (j < count) to[j] = data[in.repeat == 1 ? at[j] : at[j] / in.inner / in.repeat * in.inner + at[j] % in.inner];
 }
 
 template <bool NEXT, typename T, u32 N>
