@@ -32,6 +32,7 @@ type gpuMachine struct {
 	prog    *plan.Program
 	machine *gpu.Machine
 	codes   []compiled // the one used last at the end
+	now     gpu.Memory // where values are in this call
 
 	// The host's memory that copies under way use.
 	pending bool
@@ -63,13 +64,13 @@ func (m *gpuMachine) do(at *places, up []upload, run *plan.Run, down []download)
 	if err := m.settle(); err != nil {
 		return err
 	}
-	mem := addresses(at)
+	m.find(at)
 	err := m.upload(up)
 	if err == nil && run != nil {
-		err = m.run(mem, *run)
+		err = m.run(*run)
 	}
 	if err == nil {
-		err = m.download(&mem, down)
+		err = m.download(down)
 	}
 	// What was issued reads the host's memory, also if something failed after it.
 	m.pending = len(up) > 0 || len(down) > 0 || err != nil
@@ -129,18 +130,19 @@ func direct(v any, n int) []byte {
 	return d.Raw
 }
 
-func (m *gpuMachine) run(mem gpu.Memory, run plan.Run) error {
-	c, err := m.compiled(mem, run)
+func (m *gpuMachine) run(run plan.Run) error {
+	c, err := m.compiled(run)
 	if err != nil {
 		return err
 	}
 	return m.machine.Run(c, run)
 }
 
-// compiled returns code for a run with values in mem.
-func (m *gpuMachine) compiled(mem gpu.Memory, run plan.Run) (*gpu.Code, error) {
-	for i, c := range slices.Backward(m.codes) {
-		if c.nan == run.NaN && c.inf == run.Inf && mem.Equal(c.mem) {
+// compiled returns code for a run with values where they are now. It looks first at what was used least recently, which
+// it is when a loader's buffers take turns.
+func (m *gpuMachine) compiled(run plan.Run) (*gpu.Code, error) {
+	for i, c := range m.codes {
+		if c.nan == run.NaN && c.inf == run.Inf && m.now.Equal(c.mem) {
 			m.codes = append(slices.Delete(m.codes, i, i+1), c)
 			return c.code, nil
 		}
@@ -155,6 +157,7 @@ func (m *gpuMachine) compiled(mem gpu.Memory, run plan.Run) (*gpu.Code, error) {
 			return nil, err
 		}
 	}
+	mem := m.now.Clone()
 	code, err := m.machine.Compile(m.prog, mem, run.NaN, run.Inf)
 	if err != nil {
 		return nil, err
@@ -163,7 +166,7 @@ func (m *gpuMachine) compiled(mem gpu.Memory, run plan.Run) (*gpu.Code, error) {
 	return code, nil
 }
 
-func (m *gpuMachine) download(mem *gpu.Memory, down []download) error {
+func (m *gpuMachine) download(down []download) error {
 	if len(down) == 0 {
 		return nil
 	}
@@ -172,7 +175,7 @@ func (m *gpuMachine) download(mem *gpu.Memory, down []download) error {
 			if len(d.dst) == 0 {
 				continue
 			}
-			if err := dev.CopyDtoH(unsafe.Pointer(&d.dst[0]), mem.At(d.src), int64(len(d.dst)), s, 0); err != nil {
+			if err := dev.CopyDtoH(unsafe.Pointer(&d.dst[0]), m.now.At(d.src), int64(len(d.dst)), s, 0); err != nil {
 				return err
 			}
 		}
@@ -180,16 +183,19 @@ func (m *gpuMachine) download(mem *gpu.Memory, down []download) error {
 	})
 }
 
-// addresses are where tensors are.
-func addresses(at *places) gpu.Memory {
-	list := func(ts []*asynccopy.Tensor) []driver.DevicePtr {
-		var all []driver.DevicePtr
+// find notes where tensors are.
+func (m *gpuMachine) find(at *places) {
+	list := func(to []driver.DevicePtr, ts []*asynccopy.Tensor) []driver.DevicePtr {
+		to = to[:0]
 		for _, t := range ts {
-			all = append(all, address(t))
+			to = append(to, address(t))
 		}
-		return all
+		return to
 	}
-	return gpu.Memory{Arena: address(at.arena), Inputs: list(at.inputs), Consts: list(at.consts), States: list(at.states)}
+	m.now.Arena = address(at.arena)
+	m.now.Inputs = list(m.now.Inputs, at.inputs)
+	m.now.Consts = list(m.now.Consts, at.consts)
+	m.now.States = list(m.now.States, at.states)
 }
 
 func address(t *asynccopy.Tensor) driver.DevicePtr {

@@ -54,6 +54,11 @@ func (m *Memory) Equal(o Memory) bool {
 	return m.Arena == o.Arena && slices.Equal(m.Inputs, o.Inputs) && slices.Equal(m.Consts, o.Consts) && slices.Equal(m.States, o.States)
 }
 
+// Clone returns a copy that shares nothing with m.
+func (m *Memory) Clone() Memory {
+	return Memory{m.Arena, slices.Clone(m.Inputs), slices.Clone(m.Consts), slices.Clone(m.States)}
+}
+
 // At returns the address of v.
 func (m *Memory) At(v plan.Value) driver.DevicePtr {
 	var base driver.DevicePtr
