@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures what docs/benchmarks.md shows: this module's benchmarks, and PyTorch's for the same work, in one go.
 #
-#     docs/benchmarks/run.sh OUT [PART...]      parts: pin copy load train; all of them by default
+#     docs/benchmarks/run.sh OUT [PART...]      parts: pin copy load train; all of these by default.
+#                                               peers is for two GPUs
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
 # `make plots LOGS=OUT` makes documents of it. All of it takes 5 minutes with a GPU. Without a GPU the software device
@@ -117,12 +118,12 @@ measure() {
 	copy)
 		bench copy . '^Benchmark(ToDevice|ToHost|ToDeviceIssue)$'
 		bench copy . '^BenchmarkPattern$' 0.1s
-		bench copy ./asynccopy '^Benchmark(Issue|Raw|BothWays|Batch|Overlap|ToDevice|ToHost)$'
-		if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
-			bench copy ./asynccopy '^BenchmarkPeer$'
-			peer copy torch_baseline.py peer
-		fi
+		bench copy ./asynccopy '^Benchmark(Issue|Raw|OfRaw|BothWays|Batch|Overlap|ToDevice|ToHost)$'
 		peer copy torch_baseline.py copy
+		;;
+	peers) # two GPUs
+		bench peers ./asynccopy '^Benchmark(Peer|Devices)$'
+		peer peers torch_baseline.py peer
 		;;
 	load)
 		bench load . '^Benchmark(GatherLoop|Loader)$'
@@ -145,7 +146,7 @@ measure() {
 		peer train torch_baseline.py compile
 		;;
 	*)
-		echo "run.sh: no part $1: pin, copy, load and train are expected" >&2
+		echo "run.sh: no part $1: pin, copy, load, train and peers are expected" >&2
 		exit 2
 		;;
 	esac

@@ -53,7 +53,7 @@ var generators = map[string]func(q *query) *table{
 	"targets": targetTable, "summary": summary,
 	"pin-cold": pinCold, "pin-warm": pinWarm, "pin-goroutines": pinGoroutines, "pin-threads": pinThreads, "pin-layout": pinLayout, "waste": waste,
 	"h2d": hostToDevice, "d2h": deviceToHost, "issue": issueCost, "both-ways": bothWays, "batch": manySmall, "overlap": overlapped,
-	"peer": peerCopies, "when-to-pin": whenToPin,
+	"peer": peerCopies, "devices": bothDevices, "when-to-pin": whenToPin,
 	"load-workers": loadWorkers, "load-peers": loadPeers, "load-host": loadHost, "images": images, "tuning": tuning,
 	"train": training, "kernels": kernels, "curve-mlp": curves("mlp", "The loss of the MLP, step by step"), "curve-cnn": curves("cnn", "The loss of the CNN, step by step"),
 }

@@ -121,25 +121,43 @@ func peerCopies(q *query) *table {
 	})
 }
 
-// whenToPin are ways to bring a batch that is in ordinary memory to the device.
+func bothDevices(q *query) *table {
+	if number(q.run.facts["gpus"]) < 2 {
+		return nil
+	}
+	const bench = "asynccopy.Devices"
+	t := &table{title: "Feeding two GPUs at once, GB/s", header: []string{"memory", "one GPU", "two GPUs"}}
+	for _, mem := range q.values(bench, "", "mem") {
+		t.rows = append(t.rows, []string{mem, figure(q.get(bench, "mem="+mem+"/devices=1", mbS).times(1e-3)), figure(q.get(bench, "mem="+mem+"/devices=2", mbS).times(1e-3))})
+	}
+	return t.compact(1)
+}
+
+// whenToPin are ways to bring a batch that is in ordinary memory to the device, PyTorch's below ours.
 func whenToPin(q *query) *table {
-	ours := func(pattern string) func(string) value { return of(q, "pin.Pattern", "pattern="+pattern, mbS, 1e-3) }
-	torch := func(pattern string) func(string) value { return of(q, "torch.pattern", "pattern="+pattern, "GB/s", 1) }
-	return bySize(q, "Ways to the device, GB/s", "GB/s", false, figure, q.sizes("pin.Pattern"), []column{
-		{"`ToDevice(t)`", ours("pageable")},
-		{"PyTorch `t.to`", torch("pageable")},
-		{"`ToDevice(t)`, non-blocking", ours("pageable-nonblocking")},
-		{"`ToDevice(Pin(t))`", ours("pin-each")},
-		{"PyTorch `t.pin_memory().to`", torch("pin-each")},
-		{"`ToDevice(Pin(t))`, non-blocking", ours("pin-each-nonblocking")},
-		{"PyTorch `t.pin_memory().to`, non-blocking", torch("pin-each-nonblocking")},
-		{"a pinned buffer, filled each time", ours("pinned-buffer")},
-		{"PyTorch, a pinned buffer, filled each time", torch("pinned-buffer")},
-		{"two of them, non-blocking", ours("pinned-buffer-nonblocking")},
-		{"PyTorch, two of them, non-blocking", torch("pinned-buffer-nonblocking")},
-		{"pinned already", ours("pinned")},
-		{"PyTorch, pinned already", torch("pinned")},
-		{"pinned already, non-blocking", ours("pinned-nonblocking")},
-		{"PyTorch, pinned already, non-blocking", torch("pinned-nonblocking")},
-	})
+	const bench, torch = "pin.Pattern", "torch.pattern"
+	sizes := q.sizes(bench)
+	t := &table{title: "Ways to the device, GB/s", header: []string{"pattern"}, chart: &chart{xlabel: "size", ylabel: "GB/s", logX: true}}
+	for _, s := range sizes {
+		t.header = append(t.header, sizeText(s))
+	}
+	for _, pattern := range q.values(bench, "", "pattern") {
+		for _, side := range []struct {
+			name string
+			get  func(size string) value
+		}{
+			{pattern, of(q, bench, "pattern="+pattern, mbS, 1e-3)},
+			{"PyTorch, " + pattern, of(q, torch, "pattern="+pattern, "GB/s", 1)},
+		} {
+			row, line := []string{side.name}, series{name: side.name}
+			for _, s := range sizes {
+				v := side.get(s)
+				row = append(row, figure(v))
+				line.add(sizeBytes(s), v)
+			}
+			t.rows = append(t.rows, row)
+			t.chart.series = append(t.chart.series, line)
+		}
+	}
+	return t.compact(1)
 }

@@ -29,6 +29,9 @@ func targets() []target {
 	ofRaw := func(ours, size, direction string) func(*query) value {
 		return func(q *query) value {
 			params := "size=" + size
+			if v := q.get("asynccopy.OfRaw", params+"/direction="+direction, "of-raw"); v.ok {
+				return v // both in turn, which is more exact
+			}
 			return q.get(ours, params+"/mem=pinned", mbS).over(q.get("asynccopy.Raw", params+"/direction="+direction, mbS))
 		}
 	}
