@@ -142,6 +142,26 @@ func TestNewestRun(t *testing.T) {
 	}
 }
 
+func TestBehind(t *testing.T) {
+	figures := func(torch float64) *table {
+		from := &table{title: "Copies, GB/s", run: &run{}}
+		from.compare("to, 1 MiB", value{10, true}, value{torch, true}, false, figure)
+		from.compare("wait", value{10, true}, value{20, true}, true, figure)
+		from.compare("of nothing", value{}, value{20, true}, true, figure)
+		return behind([]*table{from})
+	}
+	got := figures(20)
+	if len(got.rows) != 2 || strings.Join(got.rows[0], "|") != "Copies: to, 1 MiB|10.0|20.0|2.00 times" || got.rows[1][0] != "1 of 2 that were compared" {
+		t.Errorf("got %q, want the copy, which is slower, and no other", got.rows)
+	}
+	if got := figures(10.4); len(got.rows) != 1 {
+		t.Errorf("got %q for 4 %% more, which is noise", got.rows)
+	}
+	if got := behind([]*table{{}}); got != nil {
+		t.Errorf("got %v, and nothing was compared", got.rows)
+	}
+}
+
 // TestPlotsAreTheSameEachTime, or the check of documents would fail by chance.
 func TestPlotsAreTheSameEachTime(t *testing.T) {
 	for _, c := range []*chart{
@@ -213,7 +233,8 @@ func TestEveryTableIsShown(t *testing.T) {
 	for _, d := range documents {
 		all += contents(t, d)
 	}
-	for name := range generators {
+	for _, g := range generators {
+		name := g.name
 		if name != "when-to-pin" && !strings.Contains(all, "\n<!-- table:"+name+" -->\n") {
 			t.Errorf("no document shows the table %s", name)
 		}

@@ -48,41 +48,60 @@ const (
 	plots   = "docs/benchmarks"
 )
 
-// generators are the tables that documents may have, by name.
-var generators = map[string]func(q *query) *table{
-	"targets": targetTable, "summary": summary,
-	"pin-cold": pinCold, "pin-warm": pinWarm, "pin-goroutines": pinGoroutines, "pin-threads": pinThreads, "pin-layout": pinLayout, "waste": waste,
-	"h2d": hostToDevice, "d2h": deviceToHost, "issue": issueCost, "both-ways": bothWays, "batch": manySmall, "overlap": overlapped,
-	"peer": peerCopies, "devices": bothDevices, "when-to-pin": whenToPin,
-	"load-workers": loadWorkers, "load-peers": loadPeers, "load-host": loadHost, "images": images, "tuning": tuning,
-	"train": training, "kernels": kernels, "curve-mlp": curves("mlp", "The loss of the MLP, step by step"), "curve-cnn": curves("cnn", "The loss of the CNN, step by step"),
+// generators are the tables that documents may have.
+var generators = []struct {
+	name     string
+	generate func(q *query) *table
+}{
+	{"targets", targetTable}, {"summary", summary},
+	{"pin-cold", pinCold}, {"pin-warm", pinWarm}, {"pin-goroutines", pinGoroutines}, {"pin-threads", pinThreads}, {"pin-layout", pinLayout}, {"waste", waste},
+	{"h2d", hostToDevice}, {"d2h", deviceToHost}, {"both-ways", bothWays}, {"issue", issueCost}, {"batch", manySmall}, {"overlap", overlapped},
+	{"peer", peerCopies}, {"devices", bothDevices}, {"when-to-pin", whenToPin},
+	{"load-peers", loadPeers}, {"load-workers", loadWorkers}, {"load-host", loadHost}, {"tuning", tuning}, {"images", images},
+	{"train", training}, {"kernels", kernels},
+	{"curve-mlp", curves("mlp", "The loss of the MLP, step by step")}, {"curve-cnn", curves("cnn", "The loss of the CNN, step by step")},
+	{"behind", nil}, // made of the others
 }
 
-// generate makes the tables that the newest run has figures for, and their plots.
+// generate makes the tables that the newest run has figures for, and their plots. A table that it has none for is nil.
 func generate(runs []*run) (tables map[string]*table, drawings map[string][]byte, err error) {
 	tables, drawings = map[string]*table{}, map[string][]byte{}
-	for name, generate := range generators {
-		for _, r := range runs {
-			q := &query{run: r}
-			t := generate(q)
-			if t == nil {
-				continue
-			}
-			t.run, t.commands = r, q.commands
-			tables[name] = t
-			if t.chart != nil {
-				svg, err := t.chart.svg(t.title)
-				if err != nil {
-					return nil, nil, fmt.Errorf("%s: %w", name, err)
-				}
-				if svg != nil {
-					drawings[name] = svg
-				}
-			}
-			break
+	var all []*table
+	for _, g := range generators {
+		if g.generate == nil {
+			tables[g.name] = behind(all)
+			continue
+		}
+		t := newest(runs, g.generate)
+		tables[g.name] = t
+		if t == nil {
+			continue
+		}
+		all = append(all, t)
+		if t.chart == nil {
+			continue
+		}
+		svg, err := t.chart.svg(t.title)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", g.name, err)
+		}
+		if svg != nil {
+			drawings[g.name] = svg
 		}
 	}
 	return tables, drawings, nil
+}
+
+// newest makes a table of the first run that has figures for it.
+func newest(runs []*run, generate func(q *query) *table) *table {
+	for _, r := range runs {
+		q := &query{run: r}
+		if t := generate(q); t != nil {
+			t.run, t.commands = r, q.commands
+			return t
+		}
+	}
+	return nil
 }
 
 // update writes the documents and plots, or if check is true says which of them are not up to date.
@@ -119,11 +138,11 @@ func update(root string, check bool) error {
 			return err
 		}
 		filled, err := fill(string(text), func(name string) (string, error) {
-			if generators[name] == nil {
+			t, known := tables[name]
+			if !known {
 				return "", fmt.Errorf("there is no table %q", name)
 			}
 			used[name] = true
-			t := tables[name]
 			if t == nil {
 				return notMeasured, nil
 			}

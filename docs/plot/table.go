@@ -14,6 +14,7 @@ type table struct {
 	header   []string
 	rows     [][]string
 	chart    *chart // drawn below it; nil for none
+	pairs    []pair
 	run      *run
 	commands []string
 }

@@ -59,6 +59,13 @@ func issueCost(q *query) *table {
 		}
 		t.rows = append(t.rows, []string{c.name, get("pinned", "burst"), get("pinned", "loop"), get("pageable", "burst"), get("pageable", "loop")})
 	}
+	for i, call := range []string{"to", "copy_"} {
+		ours := []string{"ToDevice", "ToDeviceInto"}[i]
+		for _, form := range []string{"burst", "loop"} {
+			t.compare("`"+ours+"` and `"+call+"`, with an event, in a "+form, µs(q.get("asynccopy.Issue", "call="+ours+"/size=4KiB/mem=pinned/form="+form, nsOp)),
+				q.get("torch.issue", "call="+call+"/event=true/form="+form, "us"), true, duration)
+		}
+	}
 	for _, call := range []string{"to", "copy_"} {
 		name := "PyTorch `" + call + "(non_blocking=True)`"
 		for _, event := range []string{"false", "true"} {
@@ -86,11 +93,10 @@ func bothWays(q *query) *table {
 func manySmall(q *query) *table {
 	t := &table{title: "1,000 tensors of 4 KiB to the device", header: []string{"memory", "`ToDeviceBatch`", "`ToDevice` of each", "PyTorch, `stack` and `to`", "PyTorch, `to` of each"}}
 	for _, mem := range []string{"pinned", "pageable"} {
-		ours := func(call string) string {
-			return duration(µs(q.get("asynccopy.Batch", "mem="+mem+"/call="+call, nsOp)))
-		}
-		theirs := func(call string) string { return duration(q.get("torch.many", "mem="+mem+"/call="+call, "us")) }
-		t.rows = append(t.rows, []string{mem, ours("ToDeviceBatch"), ours("ToDevice"), theirs("stack"), theirs("each")})
+		ours := func(call string) value { return µs(q.get("asynccopy.Batch", "mem="+mem+"/call="+call, nsOp)) }
+		theirs := func(call string) value { return q.get("torch.many", "mem="+mem+"/call="+call, "us") }
+		t.compare(mem, ours("ToDeviceBatch"), least(theirs("stack"), theirs("each")), true, duration)
+		t.rows = append(t.rows, []string{mem, duration(ours("ToDeviceBatch")), duration(ours("ToDevice")), duration(theirs("stack")), duration(theirs("each"))})
 	}
 	return t.compact(1)
 }
@@ -103,6 +109,7 @@ func overlapped(q *query) *table {
 		for _, kernel := range q.values(bench, "size="+size, "kernel") {
 			for _, batches := range q.values(bench, "size="+size+"/kernel="+kernel, "batches") {
 				params := "size=" + size + "/kernel=" + kernel + "/batches=" + batches
+				t.compare("batches of "+sizeText(size)+", kernel "+kernel, q.get(bench, params, unit), q.get("torch.overlap", params, unit), true, figure)
 				t.rows = append(t.rows, []string{sizeText(size), kernel, batches,
 					figure(q.get(bench, params, unit)), figure(q.get("torch.overlap", params, unit)), figure(q.get(bench, params, "x-limit"))})
 			}
@@ -142,6 +149,9 @@ func whenToPin(q *query) *table {
 		t.header = append(t.header, sizeText(s))
 	}
 	for _, pattern := range q.values(bench, "", "pattern") {
+		for _, s := range sizes {
+			t.compare(pattern+", "+sizeText(s), of(q, bench, "pattern="+pattern, mbS, 1e-3)(s), of(q, torch, "pattern="+pattern, "GB/s", 1)(s), false, figure)
+		}
 		for _, side := range []struct {
 			name string
 			get  func(size string) value

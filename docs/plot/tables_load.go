@@ -60,6 +60,7 @@ func loadPeers(q *query) *table {
 	for _, batch := range q.values("pin.Loader", "", "batch") {
 		row := []string{batch}
 		t.chart.categories = append(t.chart.categories, "batch "+batch)
+		var ours value
 		for i, side := range []struct{ bench, params string }{
 			{"pin.Loader", "dest=device"},
 			{"torch.load", "kind=batch"},
@@ -68,8 +69,13 @@ func loadPeers(q *query) *table {
 			{"torch.load", "kind=batch-float32"},
 		} {
 			v, workers := q.best(side.bench, "batch="+batch+"/"+side.params, "workers", samplesS)
-			if workers == "0" && side.bench != "torch.load" {
-				workers = "auto"
+			if side.bench != "torch.load" {
+				ours = v
+				if workers == "0" {
+					workers = "auto"
+				}
+			} else {
+				t.compare("batch "+batch+", "+names[i], ours, v, false, rate)
 			}
 			row = append(row, at(rate(v), workers, ""))
 			t.chart.series[i].add(float64(len(t.rows)), v.times(1e-6))
@@ -110,6 +116,7 @@ func images(q *query) *table {
 	ours, theirs := series{name: "imagefolder"}, series{name: "torchvision"}
 	for _, w := range q.values(bench, "", "workers") {
 		v, p := q.get(bench, "workers="+w, unit), q.get("torch.images", "workers="+w, unit)
+		t.compare(w+" workers", v, p, false, figure)
 		t.rows = append(t.rows, []string{w, figure(v), figure(p)})
 		ours.add(number(w), v)
 		theirs.add(number(w), p)

@@ -2,7 +2,10 @@ package main
 
 // Tables of pinned memory.
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 const (
 	nsOp = "ns/op"
@@ -26,10 +29,16 @@ func bySize(q *query, title, ylabel string, logY bool, format func(value) string
 	}
 	for _, size := range sizes {
 		row := []string{sizeText(size)}
+		var ours column // that PyTorch's columns behind it are compared with
 		for i, c := range columns {
 			v := c.get(size)
 			row = append(row, format(v))
 			t.chart.series[i].add(sizeBytes(size), v)
+			if !strings.Contains(c.name, "PyTorch") {
+				ours = c
+			} else {
+				t.compare(ours.name+", "+sizeText(size)+", and "+c.name, ours.get(size), v, ylabel == "µs", format)
+			}
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -57,11 +66,11 @@ func pinCold(q *query) *table {
 	}
 	return bySize(q, "Pinning memory for the first time", "µs", true, duration, q.sizes("pin.New", "torch.pin_cold"), []column{
 		{"`Empty`", of(q, "pin.Empty", "cache=cold", nsOp, 1e-3)},
+		{"PyTorch `empty`", of(q, "torch.pin_cold", "call=empty/conf=default", "us", 1)},
+		{"PyTorch `empty`, 8 threads register", registered("empty")},
 		{"`New`", of(q, "pin.New", "cache=cold", nsOp, 1e-3)},
 		{"`Pin`", of(q, "pin.Pin", "cache=cold", nsOp, 1e-3)},
-		{"PyTorch `empty`", of(q, "torch.pin_cold", "call=empty/conf=default", "us", 1)},
 		{"PyTorch `pin_memory`", of(q, "torch.pin_cold", "call=pin_memory/conf=default", "us", 1)},
-		{"PyTorch `empty`, 8 threads register", registered("empty")},
 		{"PyTorch `pin_memory`, 8 threads register", registered("pin_memory")},
 	})
 }
@@ -82,6 +91,7 @@ func pinGoroutines(q *query) *table {
 	for _, n := range q.values("pintensor.NewReleaseParallel", "", "goroutines") {
 		ours := q.get("pintensor.NewReleaseParallel", "goroutines="+n, nsOp)
 		theirs := q.get("torch.pin_threads", "threads="+n, "ns")
+		t.compare(n+" goroutines", µs(ours), µs(theirs), true, duration)
 		t.rows = append(t.rows, []string{n, duration(µs(ours)), rate(ours.times(1e-9).inverse()), duration(µs(theirs)), rate(theirs.times(1e-9).inverse())})
 	}
 	return t.compact(1)

@@ -20,8 +20,13 @@ func training(q *query) *table {
 			theirs := func(mode, feed string) value { return q.get("torch.train", params+"/mode="+mode+"/feed="+feed, "us") }
 			row := []string{model, batch}
 			tape := µs(q.get("devicevm.Step", "model="+stepModel[model]+"/batch="+batch+"/vm=tape", nsOp))
+			ours := µs(q.get("pin.Train", params, nsOp))
+			for _, mode := range []string{"graph", "compile", "eager"} {
+				t.compare(model+", batch "+batch+", "+mode, ours, theirs(mode, "loader"), true, duration)
+			}
+			t.compare(model+", batch "+batch+", a graph without a loader, where ours has one", ours, theirs("graph", "pinned"), true, duration)
 			for i, v := range []value{
-				µs(q.get("pin.Train", params, nsOp)), theirs("graph", "pinned"), theirs("graph", "loader"), theirs("compile", "loader"), theirs("eager", "loader"), tape,
+				ours, theirs("graph", "pinned"), theirs("graph", "loader"), theirs("compile", "loader"), theirs("eager", "loader"), tape,
 			} {
 				row = append(row, duration(v))
 				t.chart.series[i].add(float64(len(t.rows)), v)
