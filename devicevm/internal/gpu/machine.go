@@ -21,10 +21,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// What cuBLAS is given to work in, for each of the products that may run at once.
+// What cuBLAS is given to work in, for each of the products that may run at once: two, those of a layer's two gradients.
+// With less memory than NVIDIA recommends for Hopper it takes slower kernels for small products.
 const (
-	workspaces     = 4
-	workspaceBytes = 8 << 20
+	workspaces     = 2
+	workspaceBytes = 32 << 20
 )
 
 // Machine runs code on one stream. Its calls come one at a time.
