@@ -2,8 +2,6 @@ package main
 
 // This file finds what PyTorch does better.
 
-import "strings"
-
 // A pair is two figures of one table that are to be compared.
 type pair struct {
 	what         string
@@ -34,7 +32,7 @@ func behind(tables []*table) *table {
 				factor = p.ours.over(p.theirs)
 			}
 			if factor.v > noise {
-				t.rows = append(t.rows, []string{strings.ReplaceAll(from.title, ", GB/s", "") + ": " + p.what, p.format(p.ours), p.format(p.theirs), figure(factor) + " times"})
+				t.rows = append(t.rows, []string{from.title + ": " + p.what, p.format(p.ours), p.format(p.theirs), figure(factor) + " times"})
 			}
 			t.run, t.commands = from.run, []string{"docs/benchmarks/run.sh OUT"}
 		}

@@ -151,7 +151,7 @@ func TestBehind(t *testing.T) {
 		return behind([]*table{from})
 	}
 	got := figures(20)
-	if len(got.rows) != 2 || strings.Join(got.rows[0], "|") != "Copies: to, 1 MiB|10.0|20.0|2.00 times" || got.rows[1][0] != "1 of 2 that were compared" {
+	if len(got.rows) != 2 || strings.Join(got.rows[0], "|") != "Copies, GB/s: to, 1 MiB|10.0|20.0|2.00 times" || got.rows[1][0] != "1 of 2 that were compared" {
 		t.Errorf("got %q, want the copy, which is slower, and no other", got.rows)
 	}
 	if got := figures(10.4); len(got.rows) != 1 {
