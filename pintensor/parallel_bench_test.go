@@ -47,19 +47,33 @@ func BenchmarkNewReleaseParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkBufferParallel is the same without the tensor: what the cache costs.
+// BenchmarkBufferParallel is the same without the tensor: what the cache costs. With sizes=mixed each is of another size
+// than the last, from 256 bytes to 16 KiB, so that goroutines lack what others have.
 func BenchmarkBufferParallel(b *testing.B) {
-	for _, g := range benchGoroutines {
-		b.Run(fmt.Sprintf("goroutines=%d", g), func(b *testing.B) {
-			e := benchEngine(b)
-			inParallel(b, g, func(int) error {
-				f, err := e.AllocBuffer(1 << 10)
-				if err != nil {
-					return err
+	for _, c := range []struct {
+		sizes string
+		of    [8]int64
+	}{
+		{"1KiB", [8]int64{1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10}},
+		{"mixed", [8]int64{256, 4 << 10, 1 << 10, 16 << 10, 700, 9000, 300, 3000}},
+	} {
+		for _, g := range benchGoroutines {
+			b.Run(fmt.Sprintf("sizes=%s/goroutines=%d", c.sizes, g), func(b *testing.B) {
+				e := benchEngine(b)
+				var turns [16]struct {
+					n int
+					_ [120]byte
 				}
-				return f.Release()
+				inParallel(b, g, func(i int) error {
+					turns[i].n++
+					f, err := e.AllocBuffer(c.of[(turns[i].n+i)%len(c.of)])
+					if err != nil {
+						return err
+					}
+					return f.Release()
+				})
 			})
-		})
+		}
 	}
 }
 
