@@ -52,10 +52,10 @@ func BenchmarkNewReleaseParallel(b *testing.B) {
 func BenchmarkBufferParallel(b *testing.B) {
 	for _, c := range []struct {
 		sizes string
-		of    [8]int64
+		of    []int64
 	}{
-		{"1KiB", [8]int64{1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10}},
-		{"mixed", [8]int64{256, 4 << 10, 1 << 10, 16 << 10, 700, 9000, 300, 3000}},
+		{"1KiB", []int64{1 << 10}},
+		{"mixed", []int64{256, 4 << 10, 1 << 10, 16 << 10, 700, 9000, 300, 3000}},
 	} {
 		for _, g := range benchGoroutines {
 			b.Run(fmt.Sprintf("sizes=%s/goroutines=%d", c.sizes, g), func(b *testing.B) {
