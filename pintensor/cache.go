@@ -137,11 +137,9 @@ func (e *Engine) pop(near *shelf, class int, want int64) (c cached, ok bool) {
 	if c, ok = e.list(near, class).pop(want); ok || class >= shelfClasses {
 		return c, ok
 	}
-	for i := range e.shelves {
-		if other := &e.shelves[i]; other != near {
-			if c, ok = other.lists[class].pop(want); ok {
-				return c, true
-			}
+	for i := 1; i < len(e.shelves); i++ { // not all cores from the same one on
+		if c, ok = e.shelves[(int(near.index)+i)%len(e.shelves)].lists[class].pop(want); ok {
+			return c, true
 		}
 	}
 	return cached{}, false

@@ -20,14 +20,16 @@ func newLevel(shelves int) *level {
 }
 
 // As long as one goroutine at a time changes it, a level is what a counter and its maximum are, whatever shelves are used.
+// With slack its maximum is not said to be more, nor to be less by more than the most slack.
 func TestLevelIsACounterWithItsMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const most = 1000
+		const most = 100_500
 		l := newLevel(rapid.IntRange(1, 5).Draw(t, "shelves"))
 		at := rapid.Map(rapid.IntRange(0, len(l.rooms)-1), func(i int) uint8 { return uint8(i) })
 		var now, peak int64
+		crowded := rapid.Bool().Draw(t, "crowded")
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			n := rapid.Int64Range(0, 400).Draw(t, "n")
+			n := rapid.SampledFrom([]int64{0, 1, 30, 200, 400, 100_000}).Draw(t, "n")
 			switch {
 			case rapid.Bool().Draw(t, "lower"):
 				n = min(n, now)
@@ -41,14 +43,22 @@ func TestLevelIsACounterWithItsMaximum(t *testing.T) {
 				if may {
 					now += n
 				}
+			case crowded && l.useSlack(n, shut):
+				now += n
 			default:
 				l.raise(at.Draw(t, "at"), n)
 				now += n
 			}
 			peak = max(peak, now)
-			if got := l.usage(7); got != (Usage{now, peak, 7}) {
+			if crowded && !rapid.Bool().Draw(t, "look") {
+				continue
+			}
+			if got := l.usage(7); got.Current != now || got.Total != 7 || got.Peak > peak || got.Peak < now || got.Peak < peak-l.mostSlack() || !crowded && got.Peak < peak {
 				t.Fatalf("usage is %v, want %v", got, Usage{now, peak, 7})
 			}
+		}
+		if s := l.slack; s < 0 || s > l.mostSlack() {
+			t.Fatalf("slack is %d, want at most %d", s, l.mostSlack())
 		}
 		for i, r := range l.rooms {
 			if r.Load() < 0 {
@@ -56,6 +66,30 @@ func TestLevelIsACounterWithItsMaximum(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What the slack hides is known again when the level is read as high, and when it reaches the top.
+func TestLevelFindsItsPeakAgain(t *testing.T) {
+	l := newLevel(3)
+	for range 3 {
+		if !l.useSlack(100, shut) {
+			t.Fatal("no slack")
+		}
+	}
+	l.lower(1, 100)
+	if got := l.usage(0); got != (Usage{200, 200, 0}) {
+		t.Errorf("read at 200 of 300: %v", got)
+	}
+	l.raise(2, 150)
+	l.lower(2, 350)
+	if got := l.usage(0); got != (Usage{0, 350, 0}) {
+		t.Errorf("after the top was reached: %v", got)
+	}
+	for l.useSlack(100, shut) {
+	}
+	if l.slack > l.mostSlack() || l.slack+100 <= l.mostSlack() {
+		t.Errorf("slack of %d, want about %d", l.slack, l.mostSlack())
+	}
 }
 
 // Many goroutines raise and lower a level, all together never by more than a semaphore lets them: nothing is lost, and the

@@ -15,9 +15,9 @@ import (
 // others may read it at the same time. A mask is copied too. Pin always copies, also what is pinned
 // already. From 2 MiB on several goroutines copy, see [WithParallelism]. The copy is the caller's to Release.
 //
-// What is not contiguous takes longer. Of the speed for contiguous tensors, others of 64 MiB of float32 were
-// copied, on two cores, at: 60 % if they consist of rows of 4 KiB, 40 % with rows of 256 bytes, 35 to 70 % for NHWC
-// to NCHW, 25 % for a transposed matrix (BenchmarkPinLayout).
+// What is not contiguous takes longer. On the 16 cores of an H200's host contiguous tensors of 64 MiB of float32 were
+// copied at 104 GB/s, and others, of that: at 84 % if they consist of rows of 4 KiB, 75 % with rows of 256 bytes, 50 % with
+// rows of 32 bytes, 35 % for NHWC to NCHW, 31 % for a transposed matrix (BenchmarkPinLayout).
 func (e *Engine) Pin(t *tensor.Dense) (*tensor.Dense, error) {
 	if t == nil {
 		return nil, errors.New("pintensor: Pin: t is nil, want a *tensor.Dense")

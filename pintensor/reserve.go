@@ -20,7 +20,7 @@ const reservers = 4
 
 // Reserve puts n new blocks into the cache, each for a tensor of size bytes, so that the next n tensors of
 // about that size need no call to the driver. It blocks until they are made, which on an H200's host takes
-// 0.1 ms for a segment of small blocks, of up to 512 KiB, and 41 ms for a block of 256 MiB, one after the other;
+// 0.1 ms for a segment of small blocks, of up to 512 KiB, and 11 ms for a block of 256 MiB, one after the other;
 // several goroutines work on it.
 //
 // What the blocks need beyond WithLimit or WithMaxCached is ErrLimit, before any is made. Nothing that is
