@@ -56,5 +56,5 @@ func touch(most int, s []byte) {
 	lead := min(-uintptr(unsafe.Pointer(unsafe.SliceData(s)))%hugePage, uintptr(len(s)))
 	each(s[:lead])
 	s = s[lead:]
-	share(most, len(s), hugePage, func(from, to int) { each(s[from:to]) })
+	share(most, len(s), hugePage, fast, func(from, to int) { each(s[from:to]) })
 }

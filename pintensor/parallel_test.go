@@ -14,30 +14,54 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/strided"
 )
 
 func TestPartsAreTheWholeAndDoNotOverlap(t *testing.T) {
 	leak.Check(t)
-	for _, n := range []int{0, 1, minPart, parallelFrom - 1, parallelFrom, parallelFrom + 1, 7*minPart + 13, 64*maxPart + 5} {
-		for _, unit := range []int{1, 3, 16, 4096} {
-			var mu sync.Mutex
-			var parts [][2]int
-			share(mostParallel, n, unit, func(from, to int) {
-				mu.Lock()
-				defer mu.Unlock()
-				parts = append(parts, [2]int{from, to})
-			})
-			slices.SortFunc(parts, func(a, b [2]int) int { return a[0] - b[0] })
-			at := 0
-			for _, p := range parts {
-				if p[0] != at || p[0]%unit != 0 || p[1] < p[0] {
+	for _, g := range []grain{fast, slow} {
+		for _, n := range []int{0, 1, g.part, g.from - 1, g.from, g.from + 1, 7*g.part + 13, 64*maxPart + 5} {
+			for _, unit := range []int{1, 3, 16, 4096} {
+				var mu sync.Mutex
+				var parts [][2]int
+				share(mostParallel, n, unit, g, func(from, to int) {
+					mu.Lock()
+					defer mu.Unlock()
+					parts = append(parts, [2]int{from, to})
+				})
+				slices.SortFunc(parts, func(a, b [2]int) int { return a[0] - b[0] })
+				at := 0
+				for _, p := range parts {
+					if p[0] != at || p[0]%unit != 0 || p[1] < p[0] {
+						t.Fatalf("n %d, unit %d: parts %v", n, unit, parts)
+					}
+					at = p[1]
+				}
+				if most := n/g.part + 1; at != n || len(parts) > most || n < g.from && len(parts) > 1 {
 					t.Fatalf("n %d, unit %d: parts %v", n, unit, parts)
 				}
-				at = p[1]
 			}
-			if at != n || len(parts) > n/minPart+1 {
-				t.Fatalf("n %d, unit %d: parts %v", n, unit, parts)
-			}
+		}
+	}
+}
+
+// Who gathers short pieces gets help sooner.
+func TestGrainOfLayouts(t *testing.T) {
+	leak.Check(t)
+	d := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(16, 1024))
+	turned := d.ShallowClone()
+	if err := turned.T(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		t    *tensor.Dense
+		want grain
+	}{
+		"contiguous": {d, fast}, "rows of 2 KiB": {slice(t, d, nil, tensor.S(0, 512)), fast},
+		"rows of 32 bytes": {slice(t, d, nil, tensor.S(0, 8)), slow}, "transposed": {turned, slow},
+	} {
+		if got := grainOf(must[strided.Layout](t)(strided.Of(c.t))); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
@@ -94,7 +118,7 @@ func TestParallelismIsBounded(t *testing.T) {
 	for most, want := range map[int]int64{1: 1, 3: 3, 100: 8} {
 		synctest.Test(t, func(t *testing.T) {
 			var now, peak atomic.Int64
-			share(most, 16<<20, 1, func(from, to int) {
+			share(most, 16<<20, 1, fast, func(from, to int) {
 				n := now.Add(1)
 				for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
 				}

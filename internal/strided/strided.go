@@ -93,6 +93,17 @@ func (l *Layout) Size() int { return l.len * l.elem }
 // Contiguous reports whether the elements are one piece of memory, in row-major order.
 func (l *Layout) Contiguous() bool { return len(l.dims) == 0 }
 
+// Run is how many bytes, in row-major order, lie in one piece before the next that don't: an element, or more.
+func (l *Layout) Run() int {
+	if len(l.dims) == 0 {
+		return l.Size()
+	}
+	if inner := l.dims[len(l.dims)-1]; inner.stride == 1 {
+		return inner.n * l.elem
+	}
+	return l.elem
+}
+
 // Gather copies the bytes [off, off+len(dst)) of the row-major contents into dst. Both are multiples of
 // the element size, and the range lies within Size. Pieces may be gathered by several goroutines at once.
 func (l *Layout) Gather(dst []byte, off int) {

@@ -183,17 +183,20 @@ func TestContiguous(t *testing.T) {
 		name string
 		t    *tensor.Dense
 		want bool
+		run  int
 	}{
-		{"whole", d, true}, {"rows", rows.(*tensor.Dense), true}, {"columns", cols.(*tensor.Dense), false},
-		{"one column", oneCol.(*tensor.Dense), false}, {"column-major", fortran, false},
-		{"column-major vector", fortranVector, true},
-		{"scalar", tensor.New(tensor.FromScalar(1.0)), true},
+		{"whole", d, true, 96}, {"rows", rows.(*tensor.Dense), true, 48}, {"columns", cols.(*tensor.Dense), false, 8},
+		{"one column", oneCol.(*tensor.Dense), false, 4}, {"column-major", fortran, false, 4},
+		{"column-major vector", fortranVector, true, 16},
+		{"scalar", tensor.New(tensor.FromScalar(1.0)), true, 8},
 	} {
 		l, err := Of(c.t)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		} else if l.Contiguous() != c.want {
 			t.Errorf("%s: Contiguous is %v, want %v", c.name, l.Contiguous(), c.want)
+		} else if l.Run() != c.run {
+			t.Errorf("%s: runs of %d bytes, want %d", c.name, l.Run(), c.run)
 		}
 	}
 }
