@@ -3,8 +3,6 @@ package gpu
 // This file compiles products of matrices and vectors.
 
 import (
-	"slices"
-
 	"github.com/pintensor/pin/devicevm/internal/cublas"
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/kernels"
@@ -83,7 +81,7 @@ func (b *builder) product(p product, s *plan.Step, then *plan.Elementwise) error
 	switch {
 	case p.k == 0:
 		b.clear(ref(b.mem.At(out)), 0, out.Bytes())
-	case b.blas && !p.sum && !quick(p, double):
+	case b.blas && !p.sum && !quick(p, then != nil):
 		b.multiply(cublas.Product{
 			Float64: double, TransposeA: p.transA, TransposeB: p.transB, M: p.m, N: p.n, K: p.k,
 			A: b.mem.At(x), B: b.mem.At(y), C: b.mem.At(out), RowA: p.rowA, RowB: p.rowB, RowC: p.n,
@@ -121,23 +119,34 @@ type tiling struct {
 	splits, depth int
 }
 
-// tilingOf is a variable for the benchmarks.
+// tilingOf is a variable for the benchmarks, by whose measurements on an H200 it chooses.
+//
+// A result of few tiles is made of small ones, whose blocks divide k among their groups, and k is divided among blocks too
+// if there are still few and it is long. Larger tiles read less, where they are enough to keep a device busy.
 var tilingOf = func(p product, double bool) tiling {
 	list := kernels.Products(double)
-	for _, k := range slices.Backward(list[1:]) {
-		if tiles(p, k) >= busy/2 {
-			return split(p, k, 1)
-		}
-	}
+	tiny, small, medium, large := list[0], list[1], list[2], list[3]
 	deep := p.k
 	if p.sum {
 		deep *= p.batch
 	}
-	return split(p, list[0], min(busy/2/tiles(p, list[0]), deep/256))
+	switch {
+	case tiles(p, large) >= busy:
+		return split(p, large, 1)
+	case tiles(p, medium) >= busy/2:
+		return split(p, medium, 1)
+	case tiles(p, small) >= busy/8 && p.m > 16 && p.n > 16:
+		return split(p, small, min(busy/tiles(p, small), deep/256))
+	}
+	return split(p, tiny, min(busy/2/tiles(p, tiny), deep/384))
 }
 
-// quick reports whether our kernel is quicker than cuBLAS. It is a variable for the benchmarks.
-var quick = func(p product, double bool) bool { return false }
+// quick reports whether our kernels are quicker than cuBLAS, for a product whose elements go through more (then) or not: for
+// small ones, and for small results of a long k. It is a variable for the benchmarks, by whose measurements it decides.
+var quick = func(p product, then bool) bool {
+	size := p.m * p.n * p.k * p.batch
+	return size <= 1<<26 || then && size <= 1<<28 || p.k >= 8*max(p.m, p.n)
+}
 
 // tiles is how many tiles the results have.
 func tiles(p product, k kernels.ProductKernel) int {

@@ -12,7 +12,7 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(n)
+#define __launch_bounds__(threads, blocks)
 #define __shared__ static // one block at a time
 
 struct Emulated {

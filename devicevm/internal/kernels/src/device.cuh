@@ -18,7 +18,7 @@ typedef long long i64;
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
+#define __launch_bounds__(threads, blocks) __attribute__((launch_bounds(threads, blocks)))
 
 #define THREAD ((u32)__nvvm_read_ptx_sreg_tid_x())
 #define THREADS ((u32)__nvvm_read_ptx_sreg_ntid_x())
@@ -62,7 +62,9 @@ __device__ static inline u32 high_product(u32 a, u32 b) { return (u32)(((u64)a *
 // for_each runs over 0..n-1 with all threads of the grid.
 #define for_each(i, n) for (u32 i = BLOCK * THREADS + THREAD; i < (n); i += BLOCKS * THREADS)
 
-// both makes a kernel for float32 and one for float64 of a template of the same name.
+// both makes a kernel for float32 and one for float64 of a template of the same name. BOUNDS may be defined as what
+// their launches are bound by.
+#define BOUNDS
 #define both(name, params, args)                                                          \
-  extern "C" __global__ void name##_f32 params(float) { name<float> args; }              \
-  extern "C" __global__ void name##_f64 params(double) { name<double> args; }
+  extern "C" __global__ void BOUNDS name##_f32 params(float) { name<float> args; }              \
+  extern "C" __global__ void BOUNDS name##_f64 params(double) { name<double> args; }

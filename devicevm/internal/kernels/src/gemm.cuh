@@ -92,13 +92,14 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
         at[i] = (batch * p.m + row) * p.n + column;
         x[i] = p.splits == 1 ? groups_of(place) : T(0);
       }
-      constexpr u32 READS = 32 / N; // of parts that are under way at once, for each of N
+      constexpr u32 READS = 16 / N; // of parts that are under way at once, for each of N
       for (u32 k = 0; p.splits > 1 && k < p.splits; k += READS) {
         T y[N][READS];
+        const T *part = all + (u64)k * SIZE + THREAD + 256 * j;
 #pragma unroll
         for (u32 i = 0; i < N; i++)
 #pragma unroll
-          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits ? all[(u64)(k + l) * SIZE + THREAD + 256 * (j + i)] : T(0);
+          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits ? part[l * SIZE + 256 * i] : T(0);
 #pragma unroll
         for (u32 i = 0; i < N; i++)
 #pragma unroll
@@ -130,7 +131,7 @@ template <typename T> __device__ static INLINE void product_small(const T *a, co
   product<T, 32, 32, 4, 4>(a, b, partial, arrived, p, e);
 }
 template <typename T> __device__ static INLINE void product_medium(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
-  product<T, 64, 64, 8, 4>(a, b, partial, arrived, p, e);
+  product<T, 64, 64, sizeof(T) == 4 ? 8 : 4, 4>(a, b, partial, arrived, p, e);
 }
 template <typename T> __device__ static INLINE void product_large(const T *a, const T *b, const Product &p, const Expression &e) {
   product_whole<T, sizeof(T) == 4 ? 128 : 64, sizeof(T) == 4 ? 8 : 4>(a, b, p, e);
@@ -140,9 +141,13 @@ template <typename T> __device__ static INLINE void product_large(const T *a, co
   (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
    u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, const Expression e)
 #define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0}
+#undef BOUNDS
+#define BOUNDS __launch_bounds__(256, 2) // so many registers that two blocks fit
 both(product_tiny, params, (a, b, partial, arrived, shape, e))
 both(product_small, params, (a, b, partial, arrived, shape, e))
 both(product_medium, params, (a, b, partial, arrived, shape, e))
+#undef BOUNDS
+#define BOUNDS
 both(product_large, params, (a, b, shape, e))
 #undef shape
 #undef params
