@@ -17,6 +17,7 @@ import (
 type proportional struct {
 	graph             *G.ExprGraph
 	x, y, slope, line *G.Node
+	cost              *G.Node // of a graph to train
 }
 
 // newProportional returns the graph. To be trained it needs a cost, and the gradient of that.
@@ -30,8 +31,8 @@ func newProportional(n int, train bool) proportional {
 	p.line = G.Must(G.Mul(p.x, p.slope))
 	if train {
 		p.y = G.NewVector(g, tensor.Float64, G.WithShape(n), G.WithName("y"))
-		cost := G.Must(G.Mean(G.Must(G.Square(G.Must(G.Sub(p.line, p.y))))))
-		if _, err := G.Grad(cost, p.slope); err != nil {
+		p.cost = G.Must(G.Mean(G.Must(G.Square(G.Must(G.Sub(p.line, p.y))))))
+		if _, err := G.Grad(p.cost, p.slope); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -163,4 +164,37 @@ func ExampleWithNaNWatch() {
 	var node *devicevm.NodeError
 	fmt.Println(errors.Is(err, devicevm.ErrNaN), errors.As(err, &node) && node.Node.Op().String() == "sqrt")
 	// Output: true true
+}
+
+// A loop that looks at the cost now and then: on a GPU the steps between two looks are not waited for.
+func ExampleWithReadEvery() {
+	dev, err := asynccopy.OpenDefault()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	p := newProportional(2, true)
+	solver := G.NewVanillaSolver(G.WithLearnRate(0.05))
+	vm, err := devicevm.New(p.graph, dev, devicevm.WithSolver(solver), devicevm.WithReadEvery(10))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for step := range 30 {
+		p.points(vm)
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+		if (step+1)%10 == 0 { // the runs that copy the cost to the host
+			fmt.Printf("step %d: cost %.4f\n", step+1, p.cost.Value().Data())
+		}
+	}
+	if err := vm.Close(); err != nil { // the slope, back in its node
+		log.Fatal(err)
+	}
+	fmt.Printf("slope %.2f\n", p.slope.Value().Data())
+	// Output:
+	// step 10: cost 0.1268
+	// step 20: cost 0.0004
+	// step 30: cost 0.0000
+	// slope 3.00
 }
