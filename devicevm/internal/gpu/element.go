@@ -47,13 +47,13 @@ func (b *builder) expression(s *plan.Step, op *plan.Elementwise, in []plan.Value
 	if accumulated {
 		args = args[1:]
 	}
-	operands := make([]kernels.Operand, len(args))
-	for i, a := range args {
-		operands[i] = operand(b.mem.At(in[i]), a, s.Out.N)
-	}
-	code, err := instructions(op, accumulated)
+	code, used, err := instructions(op, accumulated)
 	if err != nil {
 		return kernels.Expression{}, err
+	}
+	operands := make([]kernels.Operand, len(used))
+	for i, r := range used {
+		operands[i] = operand(b.mem.At(in[r]), args[r], s.Out.N)
 	}
 	results := []uint64{uint64(b.mem.At(s.Out))}
 	for _, part := range s.More {
@@ -101,10 +101,39 @@ func lines(op *plan.Elementwise, accumulated bool) []line {
 	return list
 }
 
+// masked makes one line of a product with a comparison with 0 that only it reads: a rectifier, or its gradient.
+func masked(list []line, op *plan.Elementwise) []line {
+	zero := func(r int) bool { return r < len(op.Args) && op.Args[r].Zero }
+	const comparison = kernels.Add + kernels.Op(graph.Gte)
+	readers, by := map[int]int{}, map[int]*line{}
+	for i := range list {
+		for _, r := range list[i].reads {
+			readers[r]++
+		}
+		by[list[i].sets] = &list[i]
+	}
+	gone := map[int]bool{}
+	for i := range list {
+		l := &list[i]
+		if l.op != kernels.Add+kernels.Op(graph.Mul) {
+			continue
+		}
+		for k, r := range l.reads {
+			c := by[r]
+			if c == nil || c.op != comparison || readers[r] != 1 || slices.Contains(op.More, r) || !zero(c.reads[1]) {
+				continue
+			}
+			l.op, l.reads, gone[r] = kernels.Mask, []int{l.reads[1-k], c.reads[0]}, true
+			break
+		}
+	}
+	return slices.DeleteFunc(list, func(l line) bool { return gone[l.sets] })
+}
+
 // instructions finds each register's place: the instruction before, a slot from its result to its last use, or an
-// operand.
-func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction, error) {
-	list := lines(op, accumulated)
+// operand, of those in use.
+func instructions(op *plan.Elementwise, accumulated bool) (code []kernels.Instruction, used []int, err error) {
+	list := masked(lines(op, accumulated), op)
 	set, last := map[int]int{}, map[int]int{} // the line that sets each register, and the last that reads it, but for the next
 	for i, l := range list {
 		for _, r := range l.reads {
@@ -122,17 +151,27 @@ func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction
 	if accumulated {
 		shift = 1
 	}
-	var code []kernels.Instruction
+	number := func(r int) uint32 {
+		k := slices.Index(used, r-shift)
+		if k < 0 {
+			k = len(used)
+			used = append(used, r-shift)
+		}
+		return uint32(k)
+	}
 	var slots [kernels.Slots]int // the line that frees each; 0: free
 	place := map[int]uint32{}
 	for i, l := range list {
 		in := kernels.Instruction{Op: l.op, X: kernels.Previous, Y: kernels.Previous, Store: store[l.sets]}
 		for k, r := range l.reads {
-			at := uint32(r - shift)
-			if from, ok := set[r]; ok && from == i-1 {
+			var at uint32
+			switch from, ok := set[r]; {
+			case ok && from == i-1:
 				at = kernels.Previous
-			} else if ok && from < i {
+			case ok && from < i:
 				at = place[r]
+			default:
+				at = number(r)
 			}
 			if k == 0 {
 				in.X = at
@@ -148,7 +187,7 @@ func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction
 		if last[l.sets] > 0 {
 			k := slices.Index(slots[:], 0)
 			if k < 0 {
-				return nil, fmt.Errorf("an expression needs more than %d intermediate results at once", kernels.Slots)
+				return nil, nil, fmt.Errorf("an expression needs more than %d intermediate results at once", kernels.Slots)
 			}
 			slots[k], place[l.sets], in.Keep = last[l.sets], kernels.Kept+uint32(k), uint32(k)+1
 		}
@@ -157,7 +196,7 @@ func instructions(op *plan.Elementwise, accumulated bool) ([]kernels.Instruction
 		}
 		code = append(code, in)
 	}
-	return code, nil
+	return code, used, nil
 }
 
 // repeat repeats slices along an axis.

@@ -27,7 +27,7 @@ func TestInstructions(t *testing.T) {
 			register := rapid.IntRange(0, len(op.Args)+len(op.Code)-1)
 			in := plan.Instr{Binary: rapid.Bool().Draw(t, "binary"), A: register.Draw(t, "a"), Kind1: graph.Neg}
 			if in.Binary {
-				in.B, in.Kind2 = register.Draw(t, "b"), rapid.SampledFrom([]graph.BinaryKind{graph.Add, graph.Sub, graph.Mul}).Draw(t, "op")
+				in.B, in.Kind2 = register.Draw(t, "b"), rapid.SampledFrom([]graph.BinaryKind{graph.Add, graph.Sub, graph.Mul, graph.Mul, graph.Gte}).Draw(t, "op")
 			}
 			op.Code = append(op.Code, in)
 		}
@@ -40,7 +40,10 @@ func TestInstructions(t *testing.T) {
 
 		registers := make([]int64, len(op.Args))
 		for i := range registers {
-			registers[i] = int64(3*i + 2)
+			registers[i] = int64(5*i - 4)
+		}
+		if !(accumulated && len(op.Args) == 1) && rapid.Bool().Draw(t, "a zero") {
+			registers[len(op.Args)-1], op.Args[len(op.Args)-1].Zero = 0, true
 		}
 		operands := slices.Clone(registers)
 		for _, in := range op.Code {
@@ -55,7 +58,7 @@ func TestInstructions(t *testing.T) {
 			want = append(want, registers[r])
 		}
 
-		code, err := instructions(op, accumulated)
+		code, used, err := instructions(op, accumulated)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +66,11 @@ func TestInstructions(t *testing.T) {
 		if accumulated {
 			x, operands = operands[0], operands[1:]
 		}
-		if got := evaluate(code, operands, x, len(want)); !slices.Equal(got, want) {
+		var read []int64
+		for _, r := range used {
+			read = append(read, operands[r])
+		}
+		if got := evaluate(code, read, x, len(want)); !slices.Equal(got, want) {
 			t.Errorf("%+v\n%+v\nresults %d, want %d", op, code, got, want)
 		}
 	})
@@ -104,6 +111,36 @@ func calculate(op kernels.Op, x, y int64) int64 {
 		return x * y
 	case kernels.Neg:
 		return -x
+	case kernels.Gte:
+		if x >= y {
+			return 1
+		}
+		return 0
+	case kernels.Mask:
+		return x * calculate(kernels.Gte, y, 0)
 	}
 	return x
+}
+
+// A rectifier is one instruction, and so is its gradient.
+func TestMasks(t *testing.T) {
+	leak.Check(t)
+	gte := plan.Instr{Binary: true, Kind2: graph.Gte, A: 0, B: 1}
+	rectifier := &plan.Elementwise{Args: []plan.Arg{{}, {Kind: plan.Scalar, Zero: true}}, Code: []plan.Instr{gte, {Binary: true, Kind2: graph.Mul, A: 0, B: 2}}}
+	gradient := &plan.Elementwise{Args: []plan.Arg{{}, {Kind: plan.Scalar, Zero: true}, {}}, Code: []plan.Instr{gte, {Binary: true, Kind2: graph.Mul, A: 3, B: 2}}}
+	for _, c := range []struct {
+		op          *plan.Elementwise
+		accumulated bool
+		want        []kernels.Instruction
+		used        []int
+	}{
+		{rectifier, false, []kernels.Instruction{{Op: kernels.Mask, X: 0, Y: 0, Store: 1}}, []int{0}},
+		{rectifier, true, []kernels.Instruction{{Op: kernels.Mask, X: kernels.Previous, Y: kernels.Previous, Store: 1}}, nil},
+		{gradient, false, []kernels.Instruction{{Op: kernels.Mask, X: 0, Y: 1, Store: 1}}, []int{2, 0}},
+	} {
+		code, used, err := instructions(c.op, c.accumulated)
+		if err != nil || !slices.Equal(code, c.want) || !slices.Equal(used, c.used) {
+			t.Errorf("%+v: %+v, %v, %v; want %+v", c.op, code, used, err, c.want)
+		}
+	}
 }

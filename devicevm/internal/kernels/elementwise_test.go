@@ -26,6 +26,7 @@ var reference = [Ops]func(x, y float64) float64{
 	Sin:         func(x, _ float64) float64 { return math.Sin(x) },
 	Cos:         func(x, _ float64) float64 { return math.Cos(x) },
 	Copy:        func(x, _ float64) float64 { return x },
+	Mask:        func(x, y float64) float64 { return x * truth(y >= 0) },
 	Neg:         func(x, _ float64) float64 { return -x },
 	Abs:         func(x, _ float64) float64 { return math.Abs(x) },
 	Sign:        func(x, _ float64) float64 { return sign(x) },

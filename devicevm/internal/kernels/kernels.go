@@ -76,6 +76,7 @@ const (
 	Expm1
 	Softplus
 	Copy
+	Mask // of two: the first, times 1 or 0 for whether the second is at least 0
 
 	Ops = int(iota)
 )
@@ -91,11 +92,29 @@ const (
 	Repeated              // (k / Inner / Repeat) * Inner + k % Inner
 )
 
-// Operand is what an expression reads: elements of the tensor at device address Data.
+// wide is how many elements kernels have at once.
+const wide = 4
+
+// Operand is what an expression reads: elements of the tensor at device address Data. Those of [wide] neighbours of the result
+// are neighbours if apart is 1, one if it is 0.
 type Operand struct {
 	Data                uint64
 	Reach               Reach
+	apart               uint32
 	Step, Inner, Repeat Divisor
+	_                   uint32
+}
+
+// wide reports whether the elements of wide neighbours can be read at once, and sets how.
+func (o *Operand) wide() bool {
+	switch {
+	case o.Reach == One, o.Reach > Same && o.Step.By%wide == 0:
+		return true
+	case o.Reach == Same, o.Reach > Steps && o.Step.By == 1 && o.Inner.By%wide == 0:
+		o.apart = 1
+		return o.Data%16 == 0
+	}
+	return false
 }
 
 // NewOperand returns the operand of an expression with n elements that reads element (k / inner / repeat) * inner + k % inner
@@ -141,10 +160,10 @@ func (i Instruction) pack() uint32 {
 // Expression is instructions over operands, for each element of results of the same size. Result has their device
 // addresses. Kernels take it by value, as their last parameter: [Words] of it are the last arguments of a launch.
 type Expression struct {
-	Length, Operands uint32
-	Operand          [MaxOperands]Operand
-	Result           [MaxResults]uint64
-	Code             [MaxInstructions]uint32
+	Length, Operands, Wide, _ uint32
+	Operand                   [MaxOperands]Operand
+	Result                    [MaxResults]uint64
+	Code                      [MaxInstructions]uint32
 }
 
 // NewExpression returns the expression with the given parts, of which there may be as many as it has room for.
@@ -156,6 +175,17 @@ func NewExpression(operands []Operand, code []Instruction, results ...uint64) (E
 	}
 	copy(e.Operand[:], operands)
 	copy(e.Result[:], results)
+	e.Wide = 1
+	for i := range operands {
+		if !e.Operand[i].wide() {
+			e.Wide = 0
+		}
+	}
+	for _, r := range results {
+		if r%16 != 0 {
+			e.Wide = 0
+		}
+	}
 	for i, in := range code {
 		e.Code[i] = in.pack()
 	}

@@ -5,7 +5,11 @@ package plan
 // An operation is part of the step of the one that uses its result, if nothing else does. What only repeats
 // elements, as broadcasting a bias does, is not computed at all, but looked at.
 
-import "github.com/pintensor/pin/devicevm/internal/graph"
+import (
+	"bytes"
+
+	"github.com/pintensor/pin/devicevm/internal/graph"
+)
 
 // What a step has at most: devices give their kernels room for so much.
 const (
@@ -129,7 +133,7 @@ func (t *tree) look(n *graph.Node) (*graph.Node, Arg) {
 		repeat, ok := n.Op.(graph.Repeat)
 		switch {
 		case c != nil && c.uniform || n.Size() == 1 && t.size > 1:
-			return n, Arg{Kind: Scalar}
+			return n, Arg{Kind: Scalar, Zero: c != nil && len(bytes.Trim(c.data, "\x00")) == 0}
 		case !ok || c != nil || t.NoFuse || t.kept[n] || !n.Float(1) || !repeats(repeat, n):
 			return n, arg
 		}

@@ -48,7 +48,7 @@ func TestImages(t *testing.T) {
 		want []string
 	}{
 		{Options{}, []string{
-			"Im2Col", "Product scalar: 2, 2 results", "Im2Col", "Product scalar scalar: 4, 2 results", "Sum",
+			"Im2Col", "Product zero: 2, 2 results", "Im2Col", "Product zero scalar: 4, 2 results", "Sum",
 			"plan.ImageMatMul", "plan.ImageMatMul", "plan.ImageMatMul", "Col2Im",
 		}},
 		{Options{NoFuse: true}, []string{"Transpose", "Transpose", "Transpose", "Transpose"}},

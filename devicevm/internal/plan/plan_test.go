@@ -53,6 +53,10 @@ func describe(s Step) string {
 		return strings.TrimPrefix(fmt.Sprintf("%T", s.Op), "graph.")
 	}
 	for _, a := range e.Args {
+		if a.Zero {
+			word += " zero"
+			continue
+		}
 		word += []string{" full", " scalar", " repeated", ""}[a.Kind]
 	}
 	word += fmt.Sprintf(": %d", len(e.Code))
@@ -80,9 +84,9 @@ func TestProgramOfPerceptron(t *testing.T) {
 		"Elementwise full full: 2",   // the mean, and its negation
 		"Elementwise full scalar: 1", // the gradient of the mean, times y
 		"MatMul", "MatMul",           // dW: there is no dX of x
-		"Product full scalar: 2",                // dX, and the rectifier's gradient by its mask
-		"Product repeated scalar: 3, 2 results", // x w1 + b1, and the rectifier of it
-		"Product repeated: 1",                   // logits + b2
+		"Product full zero: 2",                // dX, and the rectifier's gradient by its mask
+		"Product repeated zero: 3, 2 results", // x w1 + b1, and the rectifier of it
+		"Product repeated: 1",                 // logits + b2
 		"Softmax", "SoftmaxDiff",
 		"Sum", "Sum", "Sum", // of biases, and the loss: of rows and of those sums at once
 	}

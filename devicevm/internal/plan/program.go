@@ -132,6 +132,9 @@ type Arg struct {
 
 	// Of Repeated: with k = i / Step, element (k / Inner / Rep)*Inner + k%Inner. If Inner is 1, so is Rep.
 	Step, Rep, Inner int
+
+	// Zero: it is the constant 0.
+	Zero bool
 }
 
 // RepetitionOf returns what a repetition of n elements to a shape reads.
@@ -164,14 +167,14 @@ func (a Arg) At(i int) int {
 func (a Arg) through(then Arg, n, size int) (Arg, bool) {
 	switch {
 	case a.Rep == 1: // then.At(i / a.Step)
-		return Arg{Repeated, a.Step * then.Step, then.Rep, then.Inner}, true
+		return Arg{Kind: Repeated, Step: a.Step * then.Step, Rep: then.Rep, Inner: then.Inner}, true
 	case then.Rep == 1 && a.Inner%then.Step == 0:
 		if a.Inner == then.Step {
-			return Arg{Repeated, a.Step * a.Inner * a.Rep, 1, 1}, true
+			return Arg{Kind: Repeated, Step: a.Step * a.Inner * a.Rep, Rep: 1, Inner: 1}, true
 		}
-		return Arg{Repeated, a.Step * then.Step, a.Rep, a.Inner / then.Step}, true
+		return Arg{Kind: Repeated, Step: a.Step * then.Step, Rep: a.Rep, Inner: a.Inner / then.Step}, true
 	case then.Step == 1 && a.Inner%then.Inner == 0 && then.Rep*then.Inner >= size: // then.At is the rest by its Inner
-		return Arg{Repeated, a.Step, n / a.Step / then.Inner, then.Inner}, true
+		return Arg{Kind: Repeated, Step: a.Step, Rep: n / a.Step / then.Inner, Inner: then.Inner}, true
 	}
 	return Arg{}, false
 }

@@ -9,23 +9,31 @@ enum Op : u32 {
   ABS, SIGN, CEIL, FLOOR, SIN, COS, EXP, LOG, LOG2, NEG, SQUARE, SQRT, INVERSE, INVERSE_SQRT, CUBE, TANH, SIGMOID,
   LOG1P, EXPM1, SOFTPLUS,
   COPY,
+  MASK, // of two: the first, times 1 or 0 for whether the second is at least 0
 };
 
 // Operand is what belongs to element i of the result: element 0 of data if ONE, i if SAME, k = i / step if STEPS, k % inner if
-// ROWS, and (k / inner / repeat) * inner + k % inner if REPEATED.
+// ROWS, and (k / inner / repeat) * inner + k % inner if REPEATED. Of WIDE elements from i on, i being a multiple of that, the ones
+// that belong to them are one if not apart, else they are neighbours, the first at a multiple of 16 bytes: if the
+// expression is wide.
 enum Reach : u32 { ONE, SAME, STEPS, ROWS, REPEATED };
+enum { WIDE = 4 };
 
 struct Operand {
   u64 data;
-  u32 reach;
+  u32 reach, apart;
   Divisor step, inner, repeat;
 };
 
+// rare is not inlined, as most operands don't need it, and a kernel's first instructions are slow to come.
+__device__ __attribute__((noinline)) static u32 rare(u32 k, u32 rest, u32 inner, Divisor repeat) { return k / repeat * inner + rest; }
+
 __device__ static INLINE u32 element(const Operand &in, u32 i) {
+  if (in.reach <= SAME) return in.reach == SAME ? i : 0;
   u32 k = i / in.step;
   if (in.reach == STEPS) return k;
   u32 rest = next(k, in.inner);
-  return in.reach == ROWS ? rest : k / in.repeat * in.inner.by + rest;
+  return in.reach == ROWS ? rest : rare(k, rest, in.inner.by, in.repeat);
 }
 
 enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LONGEST = 32 };
@@ -40,7 +48,7 @@ enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LON
 // Kernels have it as a parameter by value, the last: what to read is known then without reading memory. It must
 // only be read in place there, through references that are inlined, or compilers copy it to each thread's memory.
 struct Expression {
-  u32 length, operands;
+  u32 length, operands, wide, unused;
   Operand operand[OPERANDS];
   u64 result[RESULTS];
   u32 code[LONGEST];
@@ -50,6 +58,10 @@ struct Expression {
 // module, and of the time that the driver takes to compile it.
 template <typename T> __device__ __attribute__((noinline)) static T function(u32 op, T x, T y) {
   switch (op) {
+  case DIV: return x / y;
+  case SQRT: return root(x);
+  case INVERSE: return 1 / x;
+  case INVERSE_SQRT: return 1 / root(x);
   case POW: return power(x, y);
   case SIN: return wave(x, 0);
   case COS: return wave(x, 1);
@@ -76,7 +88,6 @@ template <typename T, u32 N> __device__ static inline void apply(u32 op, T (&xs)
   case ADD: each(x + y);
   case SUB: each(x - y);
   case MUL: each(x * y);
-  case DIV: each(x / y);
   case LT: each(x < y);
   case GT: each(x > y);
   case LTE: each(x <= y);
@@ -89,11 +100,9 @@ template <typename T, u32 N> __device__ static inline void apply(u32 op, T (&xs)
   case FLOOR: each(down(x));
   case NEG: each(-x);
   case SQUARE: each(x * x);
-  case SQRT: each(root(x));
-  case INVERSE: each(1 / x);
-  case INVERSE_SQRT: each(1 / root(x));
   case CUBE: each(x * x * x);
   case COPY: break;
+  case MASK: each(x * T(y >= 0));
   default: each(function(op, x, y));
   }
 #undef each
@@ -105,8 +114,6 @@ template <typename T> struct wide {
   static constexpr u32 n = 16 / sizeof(T);
 };
 
-__device__ static inline bool aligned(u64 address) { return address % 16 == 0; }
-
 template <typename T, u32 N> __device__ static inline void read_wide(const T *from, T (&to)[N]) {
 #pragma unroll
   for (u32 j = 0; j < N; j += wide<T>::n) {
@@ -116,34 +123,27 @@ template <typename T, u32 N> __device__ static inline void read_wide(const T *fr
   }
 }
 
-// fetch reads what belongs to the elements at. With NEXT these are neighbours, the first of them a multiple of N.
+// fetch reads what belongs to the elements at. With NEXT these are WIDE neighbours, of a wide expression.
 template <bool NEXT, typename T, u32 N>
 __device__ static INLINE void fetch(const Operand &in, const u32 (&at)[N], u32 count, T (&to)[N]) {
   const T *data = (const T *)in.data;
-  const u32 reach = in.reach;
-  bool one = reach == ONE;
-  u32 first = 0; // of what is read at once
-  if (NEXT && count == N && reach > SAME) {
-    first = element(in, at[0]);
-    one = in.step.by % N == 0;
-  }
-  if (one) {
-    T x = data[first];
+  if (NEXT) {
+    data += element(in, at[0]);
+    if (in.apart) return read_wide(data, to);
+    T x = *data;
 #pragma unroll
     for (u32 j = 0; j < N; j++) to[j] = x;
-  } else if (NEXT && N % wide<T>::n == 0 && count == N && aligned(in.data) && (reach == SAME || (in.step.by == 1 && reach != STEPS && in.inner.by % N == 0))) {
-    read_wide(data + (reach == SAME ? at[0] : first), to);
-  } else {
-#pragma unroll
-    for (u32 j = 0; j < N; j++)
-      if (j < count) to[j] = data[reach == SAME ? at[j] : element(in, at[j])];
+    return;
   }
+#pragma unroll
+  for (u32 j = 0; j < N; j++)
+    if (j < count) to[j] = data[element(in, at[j])];
 }
 
 template <bool NEXT, typename T, u32 N>
-__device__ static inline void store(u64 result, const u32 (&at)[N], u32 count, const T (&x)[N]) {
+__device__ static INLINE void store(u64 result, const u32 (&at)[N], u32 count, const T (&x)[N]) {
   T *out = (T *)result;
-  if (NEXT && N % wide<T>::n == 0 && count == N && aligned(result)) {
+  if (NEXT) {
 #pragma unroll
     for (u32 j = 0; j < N; j += wide<T>::n) {
       typename wide<T>::type v;
@@ -176,8 +176,10 @@ __device__ __attribute__((always_inline)) static inline void evaluate(const Oper
     } else if (from < AHEAD) {
 #pragma unroll
       for (u32 k = 0; k < AHEAD; k++)
+        if (from == k) {
 #pragma unroll
-        for (u32 j = 0; j < N; j++) to[j] = from == k ? ahead[k][j] : to[j];
+          for (u32 j = 0; j < N; j++) to[j] = ahead[k][j];
+        }
     } else if (from < PREVIOUS) fetch<NEXT>(operand[from], at, count, to);
   };
   for (u32 k = 0; k < length; k++) {
@@ -203,16 +205,16 @@ __device__ __attribute__((always_inline)) static inline void express(const Expre
   evaluate<NEXT>(e.operand, e.operands, e.code, e.length, e.result, at, count, x);
 }
 
-enum { EACH = 4 }; // elements of a thread at a time
-
-// elementwise evaluates e for n elements.
+// elementwise evaluates e for n elements, of which a thread has WIDE at a time.
 template <typename T> __device__ __attribute__((always_inline)) static inline void elementwise(u32 n, const Expression &e) {
-  for (u64 first = (u64)EACH * (BLOCK * THREADS + THREAD); first < n; first += (u64)EACH * BLOCKS * THREADS) {
-    T x[EACH] = {};
-    u32 at[EACH];
+  for (u64 first = (u64)WIDE * (BLOCK * THREADS + THREAD); first < n; first += (u64)WIDE * BLOCKS * THREADS) {
+    T x[WIDE] = {};
+    u32 at[WIDE];
 #pragma unroll
-    for (u32 j = 0; j < EACH; j++) at[j] = (u32)first + j;
-    express<true>(e, at, n - first < EACH ? (u32)(n - first) : (u32)EACH, x);
+    for (u32 j = 0; j < WIDE; j++) at[j] = (u32)first + j;
+    u32 count = n - first < WIDE ? (u32)(n - first) : (u32)WIDE;
+    if (e.wide && count == WIDE) express<true>(e, at, WIDE, x);
+    else express<false>(e, at, count, x);
   }
 }
 
