@@ -41,23 +41,23 @@ func window(w graph.Window, shape []int, outH, outW int) *kernels.Window {
 	}
 }
 
-// windows adds a kernel for the n elements of s's result, which takes places and a window.
-func (b *builder) windows(name string, s *plan.Step, w *kernels.Window, places ...plan.Value) {
+// windows adds a kernel for the elements of s's result, in so many threads, which takes places and a window.
+func (b *builder) windows(name string, s *plan.Step, threads int, w *kernels.Window, places ...plan.Value) {
 	var args []argument
 	for _, v := range places {
 		args = append(args, ref(b.mem.At(v)))
 	}
-	b.launch(name, s.Out.Dtype, each(s.Out.N), append(args, words(w)...)...)
+	b.launch(name, s.Out.Dtype, each(threads), append(args, words(w)...)...)
 }
 
 func (b *builder) im2col(s *plan.Step, w graph.Window) {
 	k := window(w, s.In[0].Shape, s.Out.Shape[1], s.Out.Shape[2])
-	b.windows("im2col", s, k, s.In[0], s.Out)
+	b.windows("im2col", s, (s.Out.N+3)/4, k, s.In[0], s.Out)
 }
 
 func (b *builder) col2im(s *plan.Step, op graph.Col2Im) {
 	k := window(op.Window, s.Out.Shape, s.In[0].Shape[1], s.In[0].Shape[2])
-	b.windows("col2im", s, k, s.In[0], s.Out)
+	b.windows("col2im", s, s.Out.N, k, s.In[0], s.Out)
 }
 
 // pooling is the geometry of a pooling of images of a shape.
@@ -71,12 +71,12 @@ func pooling(p graph.Pool, shape []int, outH, outW int) *kernels.Window {
 
 func (b *builder) maxPool(s *plan.Step, p graph.Pool) {
 	k := pooling(p, s.In[0].Shape, s.Out.Shape[2], s.Out.Shape[3])
-	b.windows("max_pool", s, k, s.In[0], s.Out, s.Aux)
+	b.windows("max_pool", s, s.Out.N, k, s.In[0], s.Out, s.Aux)
 }
 
 func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool) {
 	k := pooling(p, s.Out.Shape, s.In[2].Shape[2], s.In[2].Shape[3])
-	b.windows("max_pool_diff", s, k, s.In[2], s.Aux, s.Out)
+	b.windows("max_pool_diff", s, s.Out.N, k, s.In[2], s.Aux, s.Out)
 }
 
 // dropout draws the same numbers for a layer and its gradient.

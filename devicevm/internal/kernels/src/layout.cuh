@@ -1,6 +1,7 @@
 // Kernels that move elements: permutations of axes, slices, windows to columns and back.
 #pragma once
 #include "divide.cuh"
+#include "strip.cuh"
 
 enum { MAX_AXES = 8 };
 
@@ -37,25 +38,46 @@ struct Window {
   Divisor channels, height, width, out_height, out_width, kernel_height, kernel_width, stride_height, stride_width;
 };
 
-// im2col: columns are (batch, out_height, out_width, channels*kernel_height*kernel_width), as Gorgonia has them.
+// im2col: columns are (batch, out_height, out_width, channels*kernel_height*kernel_width), as Gorgonia has them. A thread
+// computes four neighbours: where the first is it finds by dividing, the others follow.
 template <typename T> __device__ static INLINE void im2col(const T *image, T *columns, const Window &w) {
-  u32 n = w.batch * w.out_height.by * w.out_width.by * w.channels.by * w.kernel_height.by * w.kernel_width.by;
-  for_each(i, n) {
-    u32 k = i, kx = next(k, w.kernel_width), ky = next(k, w.kernel_height), c = next(k, w.channels);
-    u32 ox = next(k, w.out_width), oy = next(k, w.out_height), b = k;
-    int y = (int)(oy * w.stride_height.by + ky * w.dilation_height) - w.pad_height;
-    int x = (int)(ox * w.stride_width.by + kx * w.dilation_width) - w.pad_width;
-    bool inside = y >= 0 && y < (int)w.height.by && x >= 0 && x < (int)w.width.by;
-    columns[i] = inside ? image[((u64)(b * w.channels.by + c) * w.height.by + y) * w.width.by + x] : T(0);
+  const u32 n = w.batch * w.out_height.by * w.out_width.by * w.channels.by * w.kernel_height.by * w.kernel_width.by;
+  for_each(quad, (n + 3) / 4) {
+    u32 i = 4 * quad, b = i, kx = next(b, w.kernel_width), ky = next(b, w.kernel_height), c = next(b, w.channels);
+    u32 ox = next(b, w.out_width), oy = next(b, w.out_height);
+    Quad<T> q;
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+      int y = (int)(oy * w.stride_height.by + ky * w.dilation_height) - w.pad_height;
+      int x = (int)(ox * w.stride_width.by + kx * w.dilation_width) - w.pad_width;
+      bool inside = y >= 0 && y < (int)w.height.by && x >= 0 && x < (int)w.width.by && i + j < n;
+      q.set(j, inside ? image[((u64)(b * w.channels.by + c) * w.height.by + y) * w.width.by + x] : T(0));
+      if (++kx < w.kernel_width.by) continue;
+      kx = 0;
+      if (++ky < w.kernel_height.by) continue;
+      ky = 0;
+      if (++c < w.channels.by) continue;
+      c = 0;
+      if (++ox < w.out_width.by) continue;
+      ox = 0;
+      if (++oy < w.out_height.by) continue;
+      oy = 0;
+      b++;
+    }
+    if (i + 4 <= n && (u64)columns % 16 == 0) q.write(columns + i);
+    else
+      for (u32 j = 0; j < 4 && i + j < n; j++) columns[i + j] = q.get(j);
   }
 }
 
 // col2im sums what im2col spread. Each pixel gathers from the windows that it is in, so nothing is added
-// atomically and the order of the sum is fixed.
+// atomically and the order of the sum is fixed. Neighbouring threads have neighbouring channels, whose columns are
+// neighbours.
 template <typename T> __device__ static INLINE void col2im(const T *columns, T *image, const Window &w) {
   u32 n = w.batch * w.channels.by * w.height.by * w.width.by;
   for_each(i, n) {
-    u32 k = i, x = next(k, w.width) + w.pad_width, y = next(k, w.height) + w.pad_height, c = next(k, w.channels), b = k;
+    u32 b = i, c = next(b, w.channels), left = next(b, w.width), top = next(b, w.height);
+    u32 x = left + w.pad_width, y = top + w.pad_height;
     T sum = 0;
     for (u32 ky = 0; ky < w.kernel_height.by; ky++) {
       u32 oy = y - ky * w.dilation_height;
@@ -67,7 +89,7 @@ template <typename T> __device__ static INLINE void col2im(const T *columns, T *
         sum += columns[((place * w.channels.by + c) * w.kernel_height.by + ky) * w.kernel_width.by + kx];
       }
     }
-    image[i] = sum;
+    image[((u64)(b * w.channels.by + c) * w.height.by + top) * w.width.by + left] = sum;
   }
 }
 

@@ -41,11 +41,12 @@ template <typename T> __device__ static INLINE void max_pool_diff(const T *grad,
     int at = (int)(y * w.width.by + x);
     x += w.pad_width;
     y += w.pad_height;
-    T sum = 0;
+    u32 last_y = y / w.stride_height, last_x = x / w.stride_width; // the last windows that may have the pixel
     u32 first_y = y < w.kernel_height.by ? 0 : (y - w.kernel_height.by) / w.stride_height + 1;
     u32 first_x = x < w.kernel_width.by ? 0 : (x - w.kernel_width.by) / w.stride_width + 1;
-    for (u32 oy = first_y; oy * w.stride_height.by <= y && oy < w.out_height.by; oy++)
-      for (u32 ox = first_x; ox * w.stride_width.by <= x && ox < w.out_width.by; ox++) {
+    T sum = 0;
+    for (u32 oy = first_y; oy <= last_y && oy < w.out_height.by; oy++)
+      for (u32 ox = first_x; ox <= last_x && ox < w.out_width.by; ox++) {
         u64 o = ((u64)plane * w.out_height.by + oy) * w.out_width.by + ox;
         if (where[o] == at) sum += grad[o];
       }
