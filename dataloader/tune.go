@@ -5,12 +5,14 @@ package dataloader
 // What counts is how many batches the loop gets in a time, and only while it waits for them: a loop that
 // always finds its batch ready gains nothing. So every so many batches, if the loop waited for more than a
 // twentieth of the time, the tuner makes one change, lets the batches that were under way pass, measures
-// the next as many, and keeps the change if they came at least 3 % faster. Twice as many workers are tried,
+// the next as many, and keeps the change if they came at least 3 % faster. Where samples differ much it measures
+// for longer, until what it sees is more than chance, as the times of eight batches each tell. Twice as many workers are tried,
 // or half as many, since too many get into each other's way; twice as many batches ahead where workers had
 // to wait though the loop did too. When none of that helps the steps get finer, and then rarer. Order and content of
 // batches do not depend on any of it.
 
 import (
+	"math"
 	"runtime"
 	"time"
 )
@@ -22,6 +24,9 @@ const (
 	tuneGain    = 1.03                   // by which a change must be faster
 	tuneIdle    = 0.1                    // share of the workers' time that they wait, from which on depth is what they lack
 	tuneBatches = 16                     // that are measured at least
+	tunePiece   = 8                      // batches whose time is one observation
+	tunePieces  = 48                     // of those that are made at most
+	tuneDoubt   = 0.1                    // standard error of a rate, as a share of it, that is good enough to compare with
 	tuneTime    = 100 * time.Millisecond // likewise
 	tunePause   = 64                     // windows between attempts when none has helped for long
 )
@@ -75,10 +80,12 @@ type tuner struct {
 	run     *run
 	batches int           // in this window
 	began   time.Duration // of it, in run time
-	waited  int64         // of the loop, and idled of the workers, before it
+	pieces  pieces
+	waited  int64 // of the loop, and idled of the workers, before it
 	idled   int64
 
 	best   float64 // batches a second before the change that is tried
+	doubt  float64 // its standard error, as a share of it
 	before setting
 	trial  bool
 	kind   move
@@ -101,20 +108,57 @@ func (t *tuner) turn(r *run) {
 		t.start(r)
 		return
 	}
-	if t.batches++; t.batches < max(tuneBatches, min(2*t.depth, 4*tuneBatches)) {
+	if t.batches++; t.batches%tunePiece > 0 {
 		return
 	}
 	took := r.looped() - t.began
-	if took < tuneTime {
+	t.pieces.add(took)
+	if t.batches < max(tuneBatches, min(2*t.depth, 4*tuneBatches)) || took < tuneTime || t.unsure(took) {
 		return
 	}
 	t.judge(r, took)
 	t.start(r)
 }
 
+// unsure reports whether the window is to go on, as what it has seen may be chance.
+func (t *tuner) unsure(took time.Duration) bool {
+	doubt := t.pieces.doubt()
+	if t.pieces.n >= tunePieces {
+		return false
+	}
+	if !t.trial {
+		return doubt > tuneDoubt
+	}
+	ratio := float64(t.batches) / took.Seconds() / (t.best * tuneGain)
+	return math.Abs(ratio-1) < math.Hypot(doubt, t.doubt)
+}
+
+// pieces are the times that so many batches each took.
+type pieces struct {
+	n           int
+	sum, square float64
+	last        time.Duration
+}
+
+// add adds the piece that ends at a time in the window.
+func (p *pieces) add(at time.Duration) {
+	took := (at - p.last).Seconds()
+	p.n, p.sum, p.square, p.last = p.n+1, p.sum+took, p.square+took*took, at
+}
+
+// doubt is the standard error of the mean, as a share of it.
+func (p *pieces) doubt() float64 {
+	n := float64(p.n)
+	if p.n < 2 || p.sum == 0 {
+		return 0
+	}
+	variance := max(p.square-p.sum*p.sum/n, 0) / (n - 1)
+	return math.Sqrt(variance/n) / (p.sum / n)
+}
+
 // start begins a window.
 func (t *tuner) start(r *run) {
-	t.batches, t.began = 0, r.looped()
+	t.batches, t.began, t.pieces = 0, r.looped(), pieces{}
 	t.waited, t.idled = t.l.waited.Load(), r.tally().idle
 }
 
@@ -146,7 +190,7 @@ func (t *tuner) judge(r *run, took time.Duration) {
 	if waits < tuneWait {
 		return
 	}
-	t.best, t.before = rate, t.setting
+	t.best, t.doubt, t.before = rate, t.pieces.doubt(), t.setting
 	for t.kind = range moves {
 		if next := t.after(t.kind, idles); !t.failed[t.kind] && next != t.setting {
 			t.trial = true
