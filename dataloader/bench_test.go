@@ -127,7 +127,7 @@ func benchGather(b *testing.B, pixels []float32, digits []int64, size int) {
 }
 
 // BenchmarkLoaderToDevice delivers shuffled batches on a device, of whichever kind is there, where a second
-// stream uses them.
+// stream uses them. "workers=auto" is with the setting that the Loader has found in a second before.
 func BenchmarkLoaderToDevice(b *testing.B) {
 	images, labels := mnist()
 	set, err := FromTensors(images, labels)
@@ -145,11 +145,15 @@ func BenchmarkLoaderToDevice(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, size := range batchSizes {
-		for _, workers := range []int{1, 2, 4, 8, 16} {
+		for _, workers := range []int{1, 2, 4, 8, 16, 0} {
 			if workers > 2*runtime.GOMAXPROCS(0) {
 				continue
 			}
-			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
+			name := fmt.Sprint(workers)
+			if workers == 0 {
+				name = "auto"
+			}
+			b.Run(fmt.Sprintf("batch=%d/workers=%s", size, name), func(b *testing.B) {
 				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast, Stream: copies}, int64(size)*(784*4+8))
 			})
 		}
@@ -270,7 +274,12 @@ func benchLoader(b *testing.B, set Dataset, cfg Config, bytes int64) {
 	defer l.Close()
 	b.ReportAllocs()
 	b.SetBytes(bytes)
-	for range l.Batches(b.Context()) { // memory
+	for began := time.Now(); ; { // memory, and a setting
+		for range l.Batches(b.Context()) {
+		}
+		if cfg.Workers > 0 || time.Since(began) > time.Second {
+			break
+		}
 	}
 	var compute *asynccopy.Stream
 	if cfg.Stream != nil {
@@ -299,6 +308,9 @@ func benchLoader(b *testing.B, set Dataset, cfg Config, bytes int64) {
 		if err := errors.Join(compute.Synchronize(b.Context()), cfg.Stream.Synchronize(b.Context())); err != nil {
 			b.Fatal(err)
 		}
+	}
+	if cfg.Workers == 0 {
+		b.ReportMetric(float64(l.Stats().Workers), "workers")
 	}
 	perSample(b, cfg.BatchSize)
 }
