@@ -247,7 +247,50 @@ func BenchmarkTuning(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver is what a batch costs beside reading it: its samples are of one byte.
+// BenchmarkTurn is what handing a batch over costs the loop, in ns/turn: a turn that finds its batch ready and does nothing
+// with it. Between every 32 turns it waits for workers to be ahead, which does not count.
+func BenchmarkTurn(b *testing.B) {
+	const ahead, turns = 48, 32
+	set, err := FromTensors(tensor.New(tensor.WithShape(1<<16), tensor.WithBacking(make([]byte, 1<<16))))
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := pintensor.NewEngine()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	l, err := New(set, Config{BatchSize: 1, Workers: 2, Prefetch: ahead, Pin: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	var took time.Duration
+	running, n := b.Loop(), 0
+	for running {
+		began, at := time.Now(), 0
+		for _, err := range l.Batches(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if at++; at < turns {
+				continue
+			}
+			took, n = took+time.Since(began), n+turns
+			for l.Stats().Ready < ahead-2 && l.at.batch < 1<<16-2*ahead {
+				time.Sleep(time.Microsecond)
+			}
+			if running = b.Loop(); !running {
+				break
+			}
+			began, at = time.Now(), 0
+		}
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(n), "ns/turn")
+}
+
+// BenchmarkHandOver is what a batch costs beside reading it, for the worker and the loop together: its samples are of one
+// byte.
 func BenchmarkHandOver(b *testing.B) {
 	set, err := FromTensors(tensor.New(tensor.WithShape(1<<16), tensor.WithBacking(make([]byte, 1<<16))))
 	if err != nil {

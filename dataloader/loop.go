@@ -43,10 +43,6 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 		defer l.finish(r)
 		end := r.leg.end
 		for place := r.leg.start; place < end; place++ {
-			if err := r.verdict(ctx); err != nil {
-				yield(nil, err)
-				return
-			}
 			s, err := r.receive(ctx, place)
 			if err != nil {
 				yield(nil, err)
@@ -171,7 +167,9 @@ func (l *Loader) following(g *leg) (next *leg) {
 func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more bool) {
 	l.advance(s.number)
 	r.taken++
-	l.batchReadErrors.Add(int64(s.readErrors))
+	if s.readErrors > 0 {
+		l.batchReadErrors.Add(int64(s.readErrors))
+	}
 	switch {
 	case s.panic != nil:
 		p := s.panic
@@ -185,9 +183,11 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 		l.report(r, 0)
 		return more
 	}
-	l.skipped.Add(int64(len(s.skipped)))
 	r.seen += len(s.indices) + len(s.skipped)
-	r.skipped += len(s.skipped)
+	if len(s.skipped) > 0 {
+		l.skipped.Add(int64(len(s.skipped)))
+		r.skipped += len(s.skipped)
+	}
 	if err := l.tooMany(r, s); err != nil {
 		r.recycle(s)
 		yield(nil, err)

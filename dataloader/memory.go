@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -130,6 +131,13 @@ func releaseTensor(x *asynccopy.Tensor) error {
 // failed is over as well: unless the device is lost, its error is no reason to do without the next batch, and
 // comes back from Close.
 func (s *slot) settle(ctx context.Context) error {
+	// The engine asks the driver about a stream now and then, whoever wants to know. Workers that each ask about their own
+	// copy all the time keep the driver from issuing the next ones.
+	for i := 1; i <= 128 && pintensor.InUse(s.block); i++ {
+		if i%16 == 0 {
+			runtime.Gosched()
+		}
+	}
 	for i, e := range s.copies {
 		err := e.Wait(ctx)
 		if err == nil {

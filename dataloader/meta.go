@@ -37,11 +37,19 @@ func (b *buffer) makeMeta() []any {
 // takeMeta returns what is attached to the first n rows, nil if nothing is. It is whoever's that takes it: nothing
 // of it is used again.
 func (b *buffer) takeMeta(n int) []any {
-	meta := b.meta.Swap(nil)
+	meta := b.meta.Load()
 	if meta == nil {
 		return nil
 	}
+	b.meta.Store(nil)
 	return (*meta)[:n:n]
+}
+
+// dropMeta forgets what is attached to all rows.
+func (b *buffer) dropMeta() {
+	if b.meta.Load() != nil {
+		b.meta.Store(nil)
+	}
 }
 
 // moveMeta moves what is attached to row from to row to. Rows that fill a batch up have nothing.

@@ -221,9 +221,7 @@ func (r *run) consumed() bool { return r.taken == r.leg.end-r.leg.start }
 // reading ahead.
 func (r *run) lastTurn() {
 	if r.consumed() {
-		r.mu.Lock()
-		r.resting = true
-		r.mu.Unlock()
+		r.resting.Store(true)
 	}
 }
 

@@ -5,6 +5,8 @@ package dataloader
 // There are as many tokens as batches may be in memory at once: Prefetch, and one in the loop's hands. A
 // worker takes a token, the next place and a slot in one step: so the batch that the loop waits for always
 // has one, and nothing can deadlock.
+//
+// The loop gives tokens and slots back without the lock, see giving.go: it would meet a worker there for each batch.
 
 import (
 	"runtime"
@@ -15,14 +17,13 @@ import (
 
 // board is what there is to do in a run, and who waits for it.
 type board struct {
+	given
+
 	mu      sync.Mutex
-	work    sync.Cond // there may be something to do for a worker
-	waiting int       // workers that wait for it
-	looking int       // workers that look at news again and again, before they wait
-	news    atomic.Uint32
-	live    int  // workers that have not ended
-	looping bool // a loop runs
-	resting bool // and ends when it gives its batch back
+	work    sync.Cond     // there may be something to do for a worker
+	news    atomic.Uint32 // changes when there is, but for what the loop gives
+	live    int           // workers that have not ended
+	looping bool          // a loop runs
 	closed  bool
 
 	leg    *leg // the loop's
@@ -50,7 +51,8 @@ type task struct {
 
 	leg     *leg // where the batch is that is to be begun, nil if it has been
 	place   int
-	sharers int // workers that are to fill it together; 0: as few as may be
+	sharers int  // workers that are to fill it together; 0: as few as may be
+	whole   bool // there is one worker
 
 	expand bool // get one slot more, with memory, for the token that was taken
 }
@@ -70,6 +72,7 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 	defer r.mu.Unlock()
 	looked := false
 	for {
+		r.accept()
 		switch {
 		case r.closed:
 			r.dismiss(w)
@@ -94,14 +97,16 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 		case !r.looping:
 			r.dismiss(w)
 			return t, false
-		case !looked && r.looking < r.spinners:
+		case !looked && int(r.looking.Load()) < r.spinners:
 			looked = true
 			r.look()
 		default:
 			began := time.Since(r.began)
-			r.waiting++
-			r.work.Wait()
-			r.waiting--
+			r.waiting.Add(1)
+			if !r.gave() { // only now does the loop know of the wait
+				r.work.Wait()
+			}
+			r.waiting.Add(-1)
 			if r.looping {
 				w.idled.Add(int64(time.Since(r.began) - began))
 			}
@@ -150,26 +155,29 @@ func (b *board) mayBegin() bool { return b.tokens > b.reserved() && b.place < b.
 // passOn wakes another worker if there is more to do. Whoever made it did not if a worker was looking, which may
 // have been busy with the first of several things since.
 func (b *board) passOn() {
-	if b.waiting > 0 && b.looking == 0 && (len(b.shared) > 0 || b.mayBegin()) {
+	if b.waiting.Load() > 0 && b.looking.Load() == 0 && (len(b.shared) > 0 || b.mayBegin()) {
 		b.work.Signal()
 	}
 }
 
 // look waits for news for a moment, without the lock and without sleeping.
 func (b *board) look() {
-	b.looking++
+	b.looking.Add(1)
 	seen := b.news.Load()
 	b.mu.Unlock()
-	spin(func() bool { return b.news.Load() != seen })
+	spin(func() bool { return b.gave() || b.news.Load() != seen })
 	b.mu.Lock()
-	b.looking--
+	b.looking.Add(-1)
 }
 
 // spin asks until it is told true, some 20 µs long. To wake a thread that sleeps costs whoever does it several
-// microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes.
+// microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes. It
+// lets others run now and then, and not more often: each time costs as much, where there is an idle thread to take over.
+var spinRounds, spinChecks = 24, 256
+
 func spin(done func() bool) bool {
-	for range 64 {
-		for range 16 {
+	for range spinRounds {
+		for range spinChecks {
 			if done() {
 				return true
 			}
@@ -210,7 +218,7 @@ func (b *board) horizon() int {
 
 // take takes a token, the next place, and an idle slot if there is one.
 func (r *run) take() task {
-	t := task{s: r.takeIdle(), leg: r.leg, place: r.place}
+	t := task{s: r.takeIdle(), leg: r.leg, place: r.place, whole: r.wanted == 1}
 	if r.most-1 < r.wanted { // fewer batches at a time than workers
 		t.sharers = r.wanted
 	}
@@ -258,41 +266,10 @@ func (r *run) share(t task, parts int) {
 	r.mu.Lock()
 	r.shared = append(r.shared, t)
 	r.news.Add(1)
-	wake := min(r.waiting, parts-r.looking)
+	wake := min(int(r.waiting.Load()), parts-int(r.looking.Load()))
 	r.mu.Unlock()
 	for range wake {
 		r.work.Signal()
-	}
-}
-
-// returned gives a token back, and the slot that it was for unless that is kept. The loop's last one ends it in the same
-// step: before, workers that find nothing to do would end though this token is one to read ahead with, and after, they
-// could take one more than that.
-func (r *run) returned(s *slot, byLoop bool) {
-	r.mu.Lock()
-	rests := byLoop && r.resting
-	if rests {
-		r.looping, r.resting = false, false
-	}
-	surplus := s != nil && !r.over && len(r.slots) > r.most // the depth was reduced
-	switch {
-	case surplus:
-		delete(r.slots, s)
-	case s != nil && !r.over:
-		r.idle = append(r.idle, s)
-	}
-	r.tokens++
-	r.news.Add(1)
-	wake := r.waiting > 0 && r.looking == 0
-	r.mu.Unlock()
-	switch {
-	case rests:
-		r.work.Broadcast()
-	case wake:
-		r.work.Signal()
-	}
-	if surplus {
-		r.l.discard(s)
 	}
 }
 
@@ -303,7 +280,8 @@ func (r *run) muster() (start []*worker) {
 	if r.closed {
 		return nil
 	}
-	r.looping, r.resting = true, false
+	r.looping = true
+	r.resting.Store(false)
 	return r.hire()
 }
 
@@ -337,6 +315,7 @@ func (r *run) setCrew(n int) {
 
 func (r *run) setDepth(n int) {
 	r.mu.Lock()
+	r.accept()
 	most := min(n+1, r.l.most())
 	r.tokens += most - r.most
 	r.most = most
@@ -346,6 +325,7 @@ func (r *run) setDepth(n int) {
 		delete(r.slots, s)
 		surplus = append(surplus, s)
 	}
+	r.more.Store(len(r.slots) > most)
 	r.news.Add(1)
 	r.mu.Unlock()
 	r.work.Broadcast()
@@ -366,7 +346,8 @@ func (r *run) dismiss(w *worker) {
 // rest ends a loop whose leg is over: workers that find nothing more to do end.
 func (r *run) rest() {
 	r.mu.Lock()
-	r.looping, r.resting = false, false
+	r.looping = false
+	r.resting.Store(false)
 	r.news.Add(1)
 	r.mu.Unlock()
 	r.work.Broadcast()

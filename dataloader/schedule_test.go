@@ -24,10 +24,10 @@ func TestWorkIsPassedOn(t *testing.T) {
 		}
 		synctest.Wait()
 		r.mu.Lock()
-		if r.waiting != 2 || r.looking != 0 {
-			t.Errorf("%d workers wait and %d look, want 2 and none", r.waiting, r.looking)
+		if r.waiting.Load() != 2 || r.looking.Load() != 0 {
+			t.Errorf("%d workers wait and %d look, want 2 and none", r.waiting.Load(), r.looking.Load())
 		}
-		r.looking = 1
+		r.looking.Store(1)
 		r.mu.Unlock()
 		r.returned(nil, true)
 		r.returned(nil, true)
@@ -36,7 +36,7 @@ func TestWorkIsPassedOn(t *testing.T) {
 			t.Error("a worker was woken though another was looking")
 		}
 		r.mu.Lock()
-		r.looking = 0
+		r.looking.Store(0)
 		r.mu.Unlock()
 		if first, ok := r.pick(r.crew[0]); !ok || first.place != 0 {
 			t.Errorf("%+v, %v", first, ok)

@@ -16,7 +16,28 @@ import (
 	"github.com/pintensor/pin/asynccopy"
 )
 
+// The fields that a worker and the loop touch for each batch come first, close together.
 type slot struct {
+	mu      sync.Mutex // guards the next ones while workers fill the slot, and faults
+	run     *run       // that it belongs to, nil in the pool
+	active  int        // workers in it
+	pending int        // parts not yet filled
+	shared  bool       // there are several
+	held    bool       // by the loop
+	dead    bool       // the run is over
+	below   *slot      // of run.given
+
+	// What one filling made, written before it is delivered.
+	leg        *leg
+	place      int // in the run's order
+	number     int // of the batch in the epoch
+	view       *view
+	err        error
+	panic      *PanicError
+	skipped    []*SampleError
+	readErrors int // calls of ReadBatch that failed though Read could read each sample
+	faults     []fault
+
 	buffer
 	l        *Loader
 	capacity int               // rows that there is memory for
@@ -31,25 +52,6 @@ type slot struct {
 	wides     []wideTensor // by field, of ragged ones
 	wideBytes int          // of host memory that they have
 	rowMemory rowMemory
-
-	mu      sync.Mutex // guards the rest while workers fill the slot
-	run     *run       // that it belongs to, nil in the pool
-	active  int        // workers in it
-	pending int        // parts not yet filled
-	held    bool       // by the loop
-	dead    bool       // the run is over
-	faults  []fault
-
-	readErrors int // calls of ReadBatch that failed though Read could read each sample
-
-	// What one filling made, written before it is delivered.
-	leg     *leg
-	place   int // in the run's order
-	number  int // of the batch in the epoch
-	view    *view
-	skipped []*SampleError
-	err     error
-	panic   *PanicError
 }
 
 // view is the tensors of a batch of n rows, in the slot's memory.
@@ -78,10 +80,11 @@ func (s *slot) open(r *run, g *leg, place int) bool {
 	if s.run != r || s.dead {
 		return false
 	}
-	s.active, s.pending, s.held = 1, 1, false
-	s.faults, s.readErrors = s.faults[:0], 0
-	s.leg, s.place, s.number = g, place, g.numberAt(place)
-	s.view, s.skipped, s.err, s.panic = nil, nil, nil, nil
+	s.active, s.pending, s.shared, s.held = 1, 1, false, false
+	s.leg, s.place, s.number, s.view = g, place, g.numberAt(place), nil
+	if s.err != nil || s.panic != nil || len(s.skipped)+len(s.faults)+s.readErrors > 0 {
+		s.err, s.panic, s.skipped, s.faults, s.readErrors = nil, nil, nil, s.faults[:0], 0
+	}
 	s.epoch = g.epoch
 	s.indices = s.indices[:0]
 	s.turn++
@@ -115,6 +118,9 @@ func (s *slot) enter(turn uint64) bool {
 // it, and alone. If not it has left: in the same step, as from the last part on the slot may be delivered
 // and filled anew.
 func (s *slot) filled() (last bool) {
+	if !s.shared {
+		return true
+	}
 	s.mu.Lock()
 	s.pending--
 	if s.pending == 0 {

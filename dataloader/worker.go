@@ -79,7 +79,7 @@ func (w *worker) begin(ctx context.Context, t task) {
 	}
 	w.row = 0
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
-	defer w.share(ctx, s, t.sharers)
+	defer w.share(ctx, s, t)
 	ok := false
 	defer w.capture(&ok, s)
 	if err := w.prepare(ctx, s); err != nil {
@@ -93,14 +93,14 @@ func (w *worker) begin(ctx context.Context, t task) {
 func (w *worker) prepare(ctx context.Context, s *slot) error {
 	r := w.r
 	w.at(s, -1)
-	defer w.idle()
 	p := r.l.plan
 	switch {
 	case p.feed != nil:
-		if err := p.feed.batch(ctx, r, s, w.start); err != nil {
+		err := p.feed.batch(ctx, r, s, w.start)
+		set(&w.since, 0)
+		if err != nil {
 			return err
 		}
-		w.since.Store(0)
 	case p.dealt != nil:
 		s.indices = p.batch(s.epoch, s.number, s.indices)
 	default:
@@ -108,7 +108,7 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 		s.indices = slices.Grow(s.indices, n)[:n]
 	}
 	s.fitRands()
-	s.meta.Store(nil) // of a batch that was not delivered
+	s.dropMeta() // of a batch that was not delivered
 	if len(s.copies) > 0 {
 		began := time.Since(r.began)
 		err := s.settle(ctx)
@@ -121,15 +121,15 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 }
 
 // share offers parts of the slot to the other workers and fills the first itself.
-func (w *worker) share(ctx context.Context, s *slot, sharers int) {
+func (w *worker) share(ctx context.Context, s *slot, t task) {
 	n := len(s.indices)
 	if len(s.faults) > 0 {
 		n = 0
 	}
 	first := task{s: s, turn: s.turn, hi: n}
-	if size := w.r.l.partSize(n, sharers); size < n {
+	if size := w.r.l.partSize(n, t.sharers); size < n && !t.whole {
 		first.hi = size
-		s.pending = (n + size - 1) / size // nobody else knows of the slot yet
+		s.pending, s.shared = (n+size-1)/size, true // nobody else knows of the slot yet
 		w.r.share(task{s: s, turn: s.turn, lo: size, hi: n, size: size}, s.pending-1)
 	}
 	w.fill(ctx, first)
@@ -152,7 +152,7 @@ func (w *worker) fill(ctx context.Context, t task) {
 // finish ends a part, and with the last one delivers the slot.
 func (w *worker) finish(ctx context.Context, s *slot) {
 	defer w.idle()
-	w.since.Store(0)
+	set(&w.since, 0)
 	if !s.filled() {
 		return
 	}
@@ -206,16 +206,25 @@ func (w *worker) capture(ok *bool, slots ...*slot) {
 	}
 }
 
-// at notes what the worker is about to do.
+// at notes what the worker is about to do. To store what is there already would cost as much as all else here.
 func (w *worker) at(s *slot, index int) {
-	w.index.Store(int64(index))
-	w.leg.Store(s.leg)
-	w.place.Store(int64(s.place) + 1)
+	set(&w.index, int64(index))
+	if w.leg.Load() != s.leg {
+		w.leg.Store(s.leg)
+	}
+	set(&w.place, int64(s.place)+1)
 }
 
 func (w *worker) idle() {
-	w.since.Store(0)
-	w.place.Store(0)
+	set(&w.since, 0)
+	set(&w.place, 0)
+}
+
+// set stores v, of which the worker is the only writer.
+func set(v *atomic.Int64, to int64) {
+	if v.Load() != to {
+		v.Store(to)
+	}
 }
 
 // start begins a call that the timeout is about.

@@ -1,0 +1,100 @@
+package dataloader
+
+// How the loop gives its batches' memory back to the workers: without the lock, where nothing else is to be done, by
+// putting it onto a stack that workers empty when they have the lock anyway. With small batches the
+// loop and a worker would otherwise wait for each other at every one.
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// given is what the loop has given back since a worker looked, and what it has to know for that.
+type given struct {
+	top atomic.Pointer[slot] // the last one; each knows the one before it
+	_   line
+
+	waiting atomic.Int32 // workers that wait for something to do
+	looking atomic.Int32 // workers that look at news again and again, before they wait
+	more    atomic.Bool  // there are more slots than there are to be: whoever gives one back has to look
+	resting atomic.Bool  // the loop ends when it gives its batch back
+	_       line
+}
+
+// give puts a slot onto the stack.
+func (g *given) give(s *slot) {
+	for {
+		top := g.top.Load()
+		s.below = top
+		if g.top.CompareAndSwap(top, s) {
+			return
+		}
+	}
+}
+
+// gave reports whether something is on the stack.
+func (g *given) gave() bool { return g.top.Load() != nil }
+
+// accept takes what was given back, with a token for each. The lock is held.
+func (b *board) accept() {
+	if b.closed || !b.gave() { // of a run that is over the slots are elsewhere
+		return
+	}
+	from := len(b.idle)
+	for s := b.top.Swap(nil); s != nil; {
+		below := s.below
+		s.below = nil
+		b.idle = append(b.idle, s)
+		b.tokens++
+		s = below
+	}
+	slices.Reverse(b.idle[from:]) // the first was given last
+}
+
+// returned gives a token back, and the slot that it was for unless that is kept. Where the loop's last turn gives it back,
+// the loop ends in the same step: before, workers that find nothing to do would end though this token is one to read
+// ahead with, and after, they could take one more than that.
+func (r *run) returned(s *slot, byLoop bool) {
+	if s == nil || r.resting.Load() || r.more.Load() {
+		r.returnedWithCare(s, byLoop)
+		return
+	}
+	r.give(s)
+	if r.waiting.Load() == 0 || r.looking.Load() > 0 {
+		return // whoever is about to wait looks at the stack once more, and who looks does too
+	}
+	r.mu.Lock() // a worker that waits has left it
+	r.mu.Unlock()
+	r.work.Signal()
+}
+
+func (r *run) returnedWithCare(s *slot, byLoop bool) {
+	r.mu.Lock()
+	r.accept()
+	rests := byLoop && r.resting.Load()
+	if rests {
+		r.looping = false
+		r.resting.Store(false)
+	}
+	surplus := s != nil && !r.over && len(r.slots) > r.most // the depth was reduced
+	switch {
+	case surplus:
+		delete(r.slots, s)
+	case s != nil && !r.over:
+		r.idle = append(r.idle, s)
+	}
+	r.more.Store(len(r.slots) > r.most)
+	r.tokens++
+	r.news.Add(1)
+	wake := r.waiting.Load() > 0 && r.looking.Load() == 0
+	r.mu.Unlock()
+	switch {
+	case rests:
+		r.work.Broadcast()
+	case wake:
+		r.work.Signal()
+	}
+	if surplus {
+		r.l.discard(s)
+	}
+}
