@@ -78,9 +78,30 @@ func TestReducedDepth(t *testing.T) {
 			}
 		case 40:
 			l.tuner.change(l.run, setting{2, 4})
+		case 60: // all slots that there were have come back since
+			l.run.mu.Lock()
+			if n := len(l.run.slots); n > 5 {
+				t.Errorf("%d slots 20 batches after the depth was reduced to 4", n)
+			}
+			l.run.mu.Unlock()
 		}
 	}
 	if s := l.Stats(); s.Slots > 5 {
 		t.Errorf("%d slots for 4 batches ahead and one in hand", s.Slots)
+	}
+}
+
+// A worker that goes to sleep just when the loop gives memory back, and does not wake it, sees that.
+func TestNoMemoryIsOverlooked(t *testing.T) {
+	l := newLoader(t, counting(60_000), Config{BatchSize: 1, Workers: 1, Prefetch: 1, Timeout: 10 * time.Second})
+	for b, err := range l.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Index == 0 {
+			l.run.mu.Lock()
+			l.run.spinners = 0 // each batch puts the worker to sleep
+			l.run.mu.Unlock()
+		}
 	}
 }
