@@ -72,6 +72,7 @@ func soak(t *testing.T, lasts time.Duration, opts []Option) {
 
 // disturb makes calls of the driver fail, and looks at the figures, which must always be possible ones.
 func (s *soaking) disturb() {
+	var last Stats
 	for time.Now().Before(s.until) {
 		s.e.host.FailNth([]string{"Register", "Unregister"}[rand.IntN(2)], 1+rand.IntN(50), nil)
 		time.Sleep(5 * time.Millisecond)
@@ -80,6 +81,11 @@ func (s *soaking) disturb() {
 		}
 		if st := s.e.Stats(); st.Lent.Current < 0 || st.Cached.Current < 0 || st.InFlight.Current < 0 || st.InPlace.Current < 0 {
 			s.Errorf("%+v", st)
+		} else if st.Lent.Peak < last.Lent.Peak || st.Cached.Peak < last.Cached.Peak || st.Requested.Peak < last.Requested.Peak ||
+			st.Lent.Peak < st.Lent.Current || st.Cached.Peak < st.Cached.Current {
+			s.Errorf("peaks that fall, or are less than what there is: %+v, after %+v", st, last)
+		} else {
+			last = st
 		}
 		s.e.Leaks()
 		s.e.Locked()
