@@ -45,18 +45,9 @@ func (e *Engine) divide(n int) {
 	}
 }
 
-// place is a number that a core keeps for a while: a sync.Pool is kept by core, and so hands a core what it
-// has put back itself. Several cores may have the same number.
-type place struct{ n uint32 }
-
-var (
-	lastPlace atomic.Uint32
-	places    = sync.Pool{New: func() any { return &place{lastPlace.Add(1)} }}
-)
-
 // shelf returns the caller's shelf. It may run on another core at any moment; that costs time, nothing else.
 func (e *Engine) shelf() *shelf {
-	at := places.Get().(*place)
+	at := places.Get().(*place) // see place.go
 	s := &e.shelves[at.n%uint32(len(e.shelves))]
 	places.Put(at)
 	return s
