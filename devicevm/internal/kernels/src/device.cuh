@@ -35,7 +35,7 @@ __device__ static inline u32 shuffle(u32 x, u32 mask) { return (u32)__nvvm_shfl_
 
 // fence orders what a thread wrote before it before what it writes after it, for the whole device. ticket adds one to a counter,
 // from last to 0, and returns what it was.
-__device__ static inline void fence() { __nvvm_membar_gl(); }
+__device__ static inline void fence() { asm volatile("membar.gl;" ::: "memory"); }
 __device__ static inline u32 ticket(u32 *counter, u32 last) { return (u32)__nvvm_atom_inc_gen_ui(counter, last); }
 __device__ static inline void lower(u32 *to, u32 x) { __nvvm_atom_min_gen_ui(to, x); }
 __device__ static inline float bits_to_float(u32 b) { return __nvvm_bitcast_i2f((int)b); }
