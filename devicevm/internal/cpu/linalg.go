@@ -59,11 +59,16 @@ func matMulThen[T float](r *Runner, s *plan.Step, op plan.Product) func() {
 	} else {
 		multiply = matMul[T](r, s, op.MatMul, op.Shape)
 	}
+	return followed[T](r, s, multiply, 2, op.Then)
+}
+
+// followed is first, of own operands, and then what its elements go through, in their place.
+func followed[T float](r *Runner, s *plan.Step, first func(), own int, code *plan.Elementwise) func() {
 	then := *s
-	then.In = append([]plan.Value{s.Out}, s.In[2:]...)
-	finish := elementwise[T](r, &then, op.Then)
+	then.In = append([]plan.Value{s.Out}, s.In[own:]...)
+	finish := elementwise[T](r, &then, code)
 	return func() {
-		multiply()
+		first()
 		finish()
 	}
 }

@@ -136,6 +136,9 @@ func compileFloat[T float](r *Runner, s *plan.Step) func() {
 		return imageMatMul[T](r, s, op)
 	case plan.Product:
 		return matMulThen[T](r, s, op)
+	case plan.Followed:
+		first := op.First(s)
+		return followed[T](r, s, compileFloat[T](r, &first), op.Operands, op.Then)
 	case graph.MatVec:
 		return matVec[T](r, s, op)
 	case graph.Dot:

@@ -113,9 +113,9 @@ func TestLaunchesOfAStep(t *testing.T) {
 	x := l.conv(l.conv(l.input("x", 64, 1, 28, 28), 8), 16)
 	x = l.must(G.Reshape(x, tensor.Shape{64, 16 * 7 * 7}))
 	// Forward: two convolutions of im2col, product, bias with rectifier, pooling; dense layer, bias, softmax with its gradient.
-	// Backward: two poolings, masks, two sums of biases of two passes, two products of weights, one of images with
+	// Backward: two poolings with masks, two sums of biases of two passes, two products of weights, one of images with
 	// col2im; two products and a sum of the dense layer; the loss.
-	if n, want := l.count(l.dense(x, 10)), 8+3+4+4+2+2+3+1; n > want {
+	if n, want := l.count(l.dense(x, 10)), 8+3+2+4+2+2+3+1; n > want {
 		t.Errorf("a convolutional network's step is %d launches, want %d", n, want)
 	}
 }

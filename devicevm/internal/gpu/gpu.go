@@ -242,7 +242,9 @@ func (b *builder) compile(s *plan.Step) error {
 	case graph.MaxPool:
 		b.maxPool(s, op.Pool)
 	case graph.MaxPoolDiff:
-		b.maxPoolDiff(s, op.Pool)
+		return b.maxPoolDiff(s, op.Pool, s.Out.Shape, nil)
+	case plan.Followed:
+		return b.maxPoolDiff(s, op.Op.(graph.MaxPoolDiff).Pool, op.Shape, op.Then)
 	case graph.Dropout:
 		b.dropout(s, 0, op.P)
 	case graph.DropoutDiff:

@@ -74,9 +74,20 @@ func (b *builder) maxPool(s *plan.Step, p graph.Pool) {
 	b.windows("max_pool", s, s.Out.N, k, s.In[0], s.Out, s.Aux)
 }
 
-func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool) {
-	k := pooling(p, s.Out.Shape, s.In[2].Shape[2], s.In[2].Shape[3])
-	b.windows("max_pool_diff", s, s.Out.N, k, s.In[2], s.Aux, s.Out)
+// maxPoolDiff is the gradient of a pooling, and then what it goes through, nothing for a nil then.
+func (b *builder) maxPoolDiff(s *plan.Step, p graph.Pool, shape []int, then *plan.Elementwise) error {
+	k := kernels.PoolDiff{Window: *pooling(p, shape, s.In[2].Shape[2], s.In[2].Shape[3])}
+	var err error
+	if then == nil {
+		k.Then, err = kernels.NewExpression(nil, nil, uint64(b.mem.At(s.Out)))
+	} else {
+		k.Then, err = b.expression(s, then, s.In[3:])
+	}
+	if err != nil {
+		return err
+	}
+	b.launch("max_pool_diff", s.Out.Dtype, elements(s.Out.N), append([]argument{ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Aux))}, words(&k)...)...)
+	return nil
 }
 
 // dropout draws the same numbers for a layer and its gradient.

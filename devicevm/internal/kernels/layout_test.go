@@ -159,8 +159,15 @@ func testMaxPool[T float](t *testing.T) {
 		got, where, diff := make([]T, w.pooled()), make([]int32, w.pooled()), make([]T, w.image())
 		run(t, "max_pool"+suffix[T](), [3]uint32{2, 1, 1}, image, got, where, &w)
 		compare(t, fmt.Sprintf("max_pool %+v", w), got, want)
-		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, diff, &w)
+		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, &PoolDiff{w, *expression(t, nil, nil, address(t, diff))})
 		compare(t, fmt.Sprintf("max_pool_diff %+v", w), diff, wantDiff)
+		masked := make([]T, len(diff))
+		mask := []Instruction{{Op: Mask, X: Previous, Y: 0, Store: 1}}
+		run(t, "max_pool_diff"+suffix[T](), [3]uint32{2, 1, 1}, grad, where, &PoolDiff{w, *expression(t, []Operand{full(t, image)}, mask, address(t, masked))})
+		for i, x := range image {
+			wantDiff[i] *= truth(x >= 0)
+		}
+		compare(t, fmt.Sprintf("max_pool_diff %+v, masked", w), masked, wantDiff)
 	}
 }
 

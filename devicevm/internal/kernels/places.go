@@ -44,3 +44,9 @@ type Window struct {
 	KernelHeight, KernelWidth     Divisor
 	StrideHeight, StrideWidth     Divisor
 }
+
+// PoolDiff is the geometry of a pooling, and what its gradient goes through, the expression's results.
+type PoolDiff struct {
+	Window Window
+	Then   Expression
+}

@@ -3,7 +3,7 @@ package plan
 // This file joins steps that are launched one after the other for no other reason than that the first one's value is
 // wanted by itself too: what follows it element by element is computed with it, as a further result of the step. A layer's
 // sum, which its gradient needs, and the rectifier of it are one step. So is a product of matrices with what its elements
-// go through.
+// go through, or the gradient of a pooling.
 
 import (
 	"slices"
@@ -96,17 +96,21 @@ func (m *merger) join(i, j int) (Step, bool) {
 	if first.Out.N != second.Out.N || first.Out.Dtype != second.Out.Dtype || !m.adjacent(i, j) {
 		return Step{}, false
 	}
+	fresh := &Elementwise{Args: []Arg{{Kind: Accumulated}}}
 	switch op := first.Op.(type) {
 	case *Elementwise:
-		return m.sequence(first, second, op, nil)
+		return m.sequence(first, second, op, 0, nil)
 	case Product:
-		return m.sequence(first, second, op.Then, &op)
+		return m.sequence(first, second, op.Then, 2, func(then *Elementwise) any { op.Then = then; return op })
 	case graph.MatMul:
-		then := &Elementwise{Args: []Arg{{Kind: Accumulated}}}
-		return m.sequence(first, second, then, &Product{MatMul: op, Shape: first.Out.Shape})
+		return m.sequence(first, second, fresh, 2, func(then *Elementwise) any { return Product{MatMul: op, Shape: first.Out.Shape, Then: then} })
 	case ImageMatMul:
-		then := &Elementwise{Args: []Arg{{Kind: Accumulated}}}
-		return m.sequence(first, second, then, &Product{Images: op, Shape: first.Out.Shape})
+		return m.sequence(first, second, fresh, 2, func(then *Elementwise) any { return Product{Images: op, Shape: first.Out.Shape, Then: then} })
+	case Followed:
+		return m.sequence(first, second, op.Then, op.Operands, func(then *Elementwise) any { op.Then = then; return op })
+	case graph.MaxPoolDiff:
+		n := len(first.In)
+		return m.sequence(first, second, fresh, n, func(then *Elementwise) any { return Followed{Op: op, Operands: n, Shape: first.Out.Shape, Then: then} })
 	}
 	return Step{}, false
 }
@@ -135,12 +139,14 @@ func (m *merger) late(in []Value, i int) bool {
 	})
 }
 
-// sequence returns the step that runs the code of both, the first's behind product if it is not nil.
-func (m *merger) sequence(first, second *Step, code *Elementwise, product *Product) (Step, bool) {
+// sequence returns the step that runs the code of both. If the first's comes after an operation with operands of its own,
+// behind makes the operation that both come after.
+func (m *merger) sequence(first, second *Step, code *Elementwise, own int, behind func(*Elementwise) any) (Step, bool) {
 	then := second.Op.(*Elementwise)
-	s := Step{Node: second.Node, Out: second.Out, Eval: second.Eval, In: slices.Clone(first.In)}
-	if product != nil {
-		s.In = append([]Value{first.Out}, first.In[2:]...) // by register, as Args are
+	s := *first
+	s.Node, s.Out, s.More, s.In = second.Node, second.Out, nil, slices.Clone(first.In)
+	if behind != nil {
+		s.In = append([]Value{first.Out}, first.In[own:]...) // by register, as Args are
 	}
 	joined := &Elementwise{Args: slices.Clone(code.Args)}
 
@@ -202,9 +208,9 @@ func (m *merger) sequence(first, second *Step, code *Elementwise, product *Produ
 		return s, false
 	}
 	s.Op = joined
-	if product != nil {
-		s.Op = Product{MatMul: product.MatMul, Images: product.Images, Shape: product.Shape, Then: joined}
-		s.In = append(slices.Clone(first.In[:2]), s.In[1:]...)
+	if behind != nil {
+		s.Op = behind(joined)
+		s.In = append(slices.Clone(first.In[:own]), s.In[1:]...)
 	}
 	return s, true
 }
@@ -233,13 +239,15 @@ func (s *Step) results() []Value {
 	return all
 }
 
-// register returns the register of a result of a step of elements, or of a product, or -1.
+// register returns the register of a result of a step, or -1. What elements come from is register 0.
 func (s *Step) register(v Value) int {
 	var code *Elementwise
 	switch op := s.Op.(type) {
 	case *Elementwise:
 		code = op
 	case Product:
+		code = op.Then
+	case Followed:
 		code = op.Then
 	}
 	if s.Out.id() == v.id() {

@@ -92,7 +92,11 @@ func (s *Step) Reads() []Value { return append(slices.Clone(s.In), s.Aux, s.Stat
 
 // Writes returns the values that the step writes, some of which may have no elements.
 func (s *Step) Writes() []Value {
-	switch s.Op.(type) {
+	op := s.Op
+	if f, ok := op.(Followed); ok {
+		op = f.Op
+	}
+	switch op.(type) {
 	case graph.MaxPoolDiff, graph.BatchNormDiff: // Aux is of the step whose gradient it is
 		return s.results()
 	}
@@ -124,6 +128,23 @@ type Product struct {
 	Images ImageMatMul // if it has images, it takes MatMul's place
 	Shape  tensor.Shape
 	Then   *Elementwise
+}
+
+// Followed is another operation, of the first Operands of Step.In, whose elements then go through code as a Product's do:
+// MaxPoolDiff. The operation's result has the Shape.
+type Followed struct {
+	Op       any
+	Operands int
+	Shape    tensor.Shape
+	Then     *Elementwise
+}
+
+// First returns the step of the operation alone.
+func (f Followed) First(s *Step) Step {
+	first := *s
+	first.Op, first.In, first.More = f.Op, s.In[:f.Operands], nil
+	first.Out.Shape = f.Shape
+	return first
 }
 
 // Arg says which element of an operand belongs to element i of the result.

@@ -26,6 +26,7 @@ extern "C" int size(const char *name) {
   SIZE(Sequence);
   SIZE(View);
   SIZE(Window);
+  SIZE(PoolDiff);
   SIZE(Settings);
   SIZE(Parameters);
   SIZE(Run);

@@ -1,5 +1,6 @@
 // Max pooling. The forward pass keeps where each maximum was, for the backward pass.
 #pragma once
+#include "elementwise.cuh"
 #include "layout.cuh"
 #include "math.cuh"
 
@@ -33,30 +34,43 @@ template <typename T> __device__ static INLINE void max_pool(const T *in, T *out
   }
 }
 
-// max_pool_diff: each pixel sums the gradients of the windows whose maximum it is.
-template <typename T> __device__ static INLINE void max_pool_diff(const T *grad, const int *where, T *out, const Window &w) {
+struct PoolDiff {
+  Window window;
+  Expression then;
+};
+
+// max_pool_diff: each pixel sums the gradients of the windows whose maximum it is, which then evaluates. A thread has WIDE
+// pixels at a time.
+template <typename T> __device__ static INLINE void max_pool_diff(const T *grad, const int *where, const PoolDiff &p) {
+  const Window &w = p.window;
   u32 n = w.batch * w.channels.by * w.height.by * w.width.by;
-  for_each(i, n) {
-    u32 plane = i, x = next(plane, w.width), y = next(plane, w.height);
-    int at = (int)(y * w.width.by + x);
-    x += w.pad_width;
-    y += w.pad_height;
-    u32 last_y = y / w.stride_height, last_x = x / w.stride_width; // the last windows that may have the pixel
-    u32 first_y = y < w.kernel_height.by ? 0 : (y - w.kernel_height.by) / w.stride_height + 1;
-    u32 first_x = x < w.kernel_width.by ? 0 : (x - w.kernel_width.by) / w.stride_width + 1;
-    T sum = 0;
-    for (u32 oy = first_y; oy <= last_y && oy < w.out_height.by; oy++)
-      for (u32 ox = first_x; ox <= last_x && ox < w.out_width.by; ox++) {
-        u64 o = ((u64)plane * w.out_height.by + oy) * w.out_width.by + ox;
-        if (where[o] == at) sum += grad[o];
-      }
-    out[i] = sum;
+  for (u64 start = (u64)WIDE * (BLOCK * THREADS + THREAD); start < n; start += (u64)WIDE * BLOCKS * THREADS) {
+    T sums[WIDE] = {};
+    u32 at[WIDE], count = n - start < WIDE ? (u32)(n - start) : (u32)WIDE;
+#pragma unroll
+    for (u32 j = 0; j < WIDE; j++) {
+      u32 plane = at[j] = (u32)start + j;
+      if (j >= count) break;
+      u32 x = next(plane, w.width), y = next(plane, w.height);
+      int place = (int)(y * w.width.by + x);
+      x += w.pad_width;
+      y += w.pad_height;
+      u32 first_y = y < w.kernel_height.by ? 0 : (y - w.kernel_height.by) / w.stride_height + 1;
+      u32 first_x = x < w.kernel_width.by ? 0 : (x - w.kernel_width.by) / w.stride_width + 1;
+      for (u32 oy = first_y; oy * w.stride_height.by <= y && oy < w.out_height.by; oy++)
+        for (u32 ox = first_x; ox * w.stride_width.by <= x && ox < w.out_width.by; ox++) {
+          u64 o = ((u64)plane * w.out_height.by + oy) * w.out_width.by + ox;
+          if (where[o] == place) sums[j] += grad[o];
+        }
+    }
+    if (p.then.wide && count == WIDE) express<true>(p.then, at, WIDE, sums);
+    else express<false>(p.then, at, count, sums);
   }
 }
 
 #define params(T) (const T *in, T *out, int *where, const Window window)
 both(max_pool, params, (in, out, where, window))
 #undef params
-#define params(T) (const T *grad, const int *where, T *out, const Window window)
-both(max_pool_diff, params, (grad, where, out, window))
+#define params(T) (const T *grad, const int *where, const PoolDiff p)
+both(max_pool_diff, params, (grad, where, p))
 #undef params
