@@ -133,8 +133,8 @@ func releaseTensor(x *asynccopy.Tensor) error {
 func (s *slot) settle(ctx context.Context) error {
 	// The engine asks the driver about a stream now and then, whoever wants to know. Workers that each ask about their own
 	// copy all the time keep the driver from issuing the next ones.
-	for i := 1; i <= 128 && pintensor.InUse(s.block); i++ {
-		if i%16 == 0 {
+	for i := 1; i <= 1024 && pintensor.InUse(s.block); i++ {
+		if i%128 == 0 {
 			runtime.Gosched()
 		}
 	}
