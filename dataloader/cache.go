@@ -5,6 +5,7 @@ package dataloader
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -18,6 +19,7 @@ type Cached struct {
 	chunks   []atomic.Pointer[[]byte]
 	next     atomic.Int64 // place that is free
 	growing  sync.Mutex   // making chunks
+	uneven   *unevenCache // instead, where samples differ in size
 	meta     sync.Map     // attached to samples in memory, by sample
 	anyMeta  atomic.Bool  // something is in it
 
@@ -31,10 +33,10 @@ const (
 )
 
 // Cache returns ds with samples kept in memory as they are read, in at most maxBytes of it: 4 bytes for each sample
-// of ds at once, and the samples' own bytes as they come. The first samples read stay; when it is full, others are
+// of ds at once, and the samples' own bytes as they come; 8 bytes for each, and 32 more for those in memory, where a
+// field's shape differs between samples. The first samples read stay; when it is full, others are
 // read from ds each time. Training reads every sample once an epoch, and then nothing is better: to make room for a
-// new sample by forgetting an old one, as LRU does, would forget each before it is needed again. Fields whose shape
-// differs between samples are an error.
+// new sample by forgetting an old one, as LRU does, would forget each before it is needed again.
 //
 // What is random in a sample of ds is remembered too: augmentation belongs after the cache, in [Map]. So is what
 // [Row.SetMeta] attaches, beside maxBytes. Errors are not. Two workers that want a sample at the same time may both
@@ -44,14 +46,13 @@ func Cache(ds Dataset, maxBytes int64) (*Cached, error) {
 	if err != nil {
 		return nil, err
 	}
-	for f, w := range p.layout.wide {
-		if w != nil {
-			return nil, fmt.Errorf("dataloader: Cache: field %d, %s, differs in shape between samples: want a set without such fields", f, p.layout.fields[f].describe())
-		}
-	}
 	c := &Cached{part: p}
 	if p.n == 0 {
 		return c, nil
+	}
+	if slices.ContainsFunc(p.layout.wide, func(w *wide) bool { return w != nil }) {
+		c.uneven, err = newUnevenCache(p.n, maxBytes)
+		return c, err
 	}
 	if p.n > maxInt/8 || maxBytes < 4*int64(p.n)+int64(p.layout.total) {
 		return nil, fmt.Errorf("dataloader: Cache: maxBytes = %d: want 4 for each of %d samples, and %d for one of them at least",
@@ -67,7 +68,7 @@ func Cache(ds Dataset, maxBytes int64) (*Cached, error) {
 // CacheStats are figures of a [Cached] set.
 type CacheStats struct {
 	Samples      int64 // in memory
-	Limit        int64 // samples that there is room for
+	Limit        int64 // samples that there is room for; 0, not known, where they differ in size
 	Bytes        int64 // of samples in memory
 	Hits, Misses int64 // samples that were there when asked for, and that were not
 }
@@ -75,6 +76,9 @@ type CacheStats struct {
 // Stats returns the figures. It may be called at any time.
 func (c *Cached) Stats() CacheStats {
 	n := c.stored.Load()
+	if c.uneven != nil {
+		return CacheStats{n, 0, c.uneven.bytes.Load(), c.hits.Load(), c.misses.Load()}
+	}
 	return CacheStats{n, int64(c.limit), n * int64(c.layout.total), c.hits.Load(), c.misses.Load()}
 }
 
@@ -114,9 +118,8 @@ func (c *Cached) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 			k++
 			continue
 		}
-		// c.n bounds an index here as above: where is as long.
 		from := k
-		for k++; k < len(indices) && checkIndex("Cache", indices[k], c.n) == nil && c.where[indices[k]].Load() <= 0; k++ {
+		for k++; k < len(indices) && checkIndex("Cache", indices[k], c.n) == nil && !c.has(indices[k]); k++ {
 		}
 		if err := c.readRows(ctx, indices[from:k], rows.rows(from, k-from)); err != nil {
 			return err
@@ -130,16 +133,30 @@ func (c *Cached) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 	return nil
 }
 
+// has reports whether sample i is in memory.
+func (c *Cached) has(i int) bool {
+	if c.uneven != nil {
+		return c.uneven.samples[i].Load() != nil
+	}
+	return c.where[i].Load() > 0
+}
+
 // load copies sample i out of memory, if it is there.
 func (c *Cached) load(i int, row Row) bool {
-	place := int(c.where[i].Load()) - 1
-	if place < 0 {
-		return false
-	}
-	at := c.at(place)
-	for f, size := range c.layout.rowBytes {
-		copy(row.Bytes(f), at[:size])
-		at = at[size:]
+	if c.uneven != nil {
+		if !c.uneven.load(i, row) {
+			return false
+		}
+	} else {
+		place := int(c.where[i].Load()) - 1
+		if place < 0 {
+			return false
+		}
+		at := c.at(place)
+		for f, size := range c.layout.rowBytes {
+			copy(row.Bytes(f), at[:size])
+			at = at[size:]
+		}
 	}
 	if c.anyMeta.Load() {
 		if meta, ok := c.meta.Load(i); ok {
@@ -151,6 +168,16 @@ func (c *Cached) load(i int, row Row) bool {
 
 // store keeps sample i, which is in row, if there is room.
 func (c *Cached) store(i int, row Row) {
+	if c.uneven != nil {
+		if meta := row.Meta(); meta != nil && c.uneven.samples[i].Load() == nil {
+			c.meta.Store(i, meta) // before the sample can be found
+			c.anyMeta.Store(true)
+		}
+		if c.uneven.store(i, row) {
+			c.stored.Add(1)
+		}
+		return
+	}
 	if c.next.Load() >= int64(c.limit) || !c.where[i].CompareAndSwap(0, taken) {
 		return // full, or another worker is here
 	}

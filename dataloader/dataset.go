@@ -22,7 +22,8 @@ type Field struct {
 
 	// Pad is for a Shape with dimensions of -1, which differ between samples: [Ragged] says for each how large they
 	// are. Nil: in one batch all must be the same; another shape is an error that names both. For such a field batches
-	// have memory as they need it, beside what Stats.PinnedLimit says.
+	// have memory as they need it, beside what Stats.PinnedLimit says, and a copy to the device of its own, where all other
+	// fields of a batch are one copy.
 	Pad *Padding
 }
 

@@ -404,7 +404,6 @@ func TestRaggedRefuses(t *testing.T) {
 		`shape (1099511627776): want at most 1099511627776 bytes`:            ragged(0, 1<<40),
 		`field 2, "picture" int16 (-1, 2, -1): shape (1, 3, 1): want the fi`: picture(1, 3, 1),
 		`field 1, "index" int64 (): shape (1): want no call of Ragged`:       number,
-		`Cache: field 0, "tokens" int32 (-1), differs in shape`:              one(Cache(set, 1<<20)),
 		`WithLengths: field = "index", "index" int64 (): want one with`:      one(WithLengths(set, "index")),
 		`WithLengths: field = "nothing": want one of [`:                      one(WithLengths(set, "nothing")),
 		`WithMask: dt = string: want Bool or a number type`:                  one(WithMask(set, "tokens", tensor.String)),
