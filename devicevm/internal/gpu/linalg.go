@@ -19,6 +19,7 @@ type product struct {
 	batch          int
 	stepA, stepB   int
 	sum            bool
+	places         int // not 0: the columns are (image, place), and C is (image, m, place)
 }
 
 // results is how many there are.
@@ -73,6 +74,14 @@ func imageMatMul(op plan.ImageMatMul) product {
 	return p
 }
 
+// joined returns one product for those of images that have A in common, if their B are the columns of one matrix.
+func (p product) joined() product {
+	if p.stepA == 0 && p.transB && p.stepB == p.n*p.k && p.batch > 1 && !p.sum {
+		p.n, p.batch, p.places = p.n*p.batch, 1, p.n
+	}
+	return p
+}
+
 // product computes p of a step's first two operands, and what its elements then go through, nothing for a nil then. That is
 // part of our own kernels; elsewhere it comes after.
 func (b *builder) product(p product, s *plan.Step, then *plan.Elementwise) error {
@@ -88,6 +97,7 @@ func (b *builder) product(p product, s *plan.Step, then *plan.Elementwise) error
 			Batch: p.batch, BatchA: p.stepA, BatchB: p.stepB, BatchC: p.m * p.n,
 		})
 	default:
+		p = p.joined()
 		t := tilingOf(p, double)
 		if then == nil || t.kernel.Plain {
 			e, err := kernels.NewExpression(nil, nil, uint64(b.mem.At(out)))
@@ -180,10 +190,14 @@ func (b *builder) ownProduct(p product, t tiling, x, y plan.Value, dt tensor.Dty
 	vectors := func(v plan.Value, row, step int) argument {
 		return flag(row%4 == 0 && (p.batch == 1 || step%4 == 0) && b.mem.At(v)%16 == 0)
 	}
+	var places kernels.Divisor
+	if p.places > 0 {
+		places = kernels.NewDivisor(uint32(p.places))
+	}
 	args := []argument{
 		ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived, number(p.m), number(p.n), number(p.k), number(p.rowA), number(p.rowB),
 		number(p.stepA), number(p.stepB), number(images), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
-		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB),
+		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB), number(int(places.By)), number(int(places.Multiplier)), number(int(places.Shift)),
 	}
 	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(e)...)...)
 }

@@ -104,8 +104,8 @@ func BenchmarkProduct(b *testing.B) {
 		b.Run(fmt.Sprintf("%v/by=own", p), func(b *testing.B) { benchmarkProduct(b, m, mem, p, tilingOf) })
 		for _, k := range kernels.Products(false) {
 			for _, parts := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
-				t := split(p, k, parts)
-				blocks := tiles(p, k) * parts
+				t := split(p.joined(), k, parts)
+				blocks := tiles(p.joined(), k) * parts
 				if t.splits != parts || parts > 1 && (k.Plain || blocks > 2*busy) || blocks > 4000 && !k.Plain {
 					continue
 				}

@@ -3,6 +3,7 @@
 // Where the tiles of C are too few for a device, k is divided among several blocks: each leaves its sums in scratch memory, and
 // the last to arrive adds them, in the order of k. So a product is one launch, and which block that is changes no bit.
 #pragma once
+#include "divide.cuh"
 #include "elementwise.cuh"
 #include "tile.cuh"
 
@@ -15,6 +16,14 @@ struct Product {
   u32 splits, depth;             // k, or the images, are cut in this many parts, each of depth but the last
   bool transpose_a, transpose_b;
   bool vectors_a, vectors_b;     // all rows begin at a multiple of 16 bytes
+  Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place)
+
+  // The index in C of an element of the matrix of a batch.
+  __device__ INLINE u32 at(u32 batch, u32 row, u32 column) const {
+    if (places.by == 0) return (batch * m + row) * n + column;
+    u32 image = column / places;
+    return (image * m + row) * places.by + column - image * places.by;
+  }
 };
 
 // arrive reports, to all threads of a block, whether it is the last of count to get there. What these wrote before is then
@@ -89,10 +98,10 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
       for (u32 i = 0; i < N; i++) {
         u32 place = THREAD + 256 * (j + i), row = row0 + place / BN, column = column0 + place % BN;
         if (row < p.m && column < p.n) count = i + 1; // all are in the same column
-        at[i] = (batch * p.m + row) * p.n + column;
+        at[i] = p.at(batch, row, column);
         x[i] = p.splits == 1 ? groups_of(place) : T(0);
       }
-      constexpr u32 READS = 16 / N; // of parts that are under way at once, for each of N
+      constexpr u32 READS = 64 / sizeof(T) / N; // of parts that are under way at once, for each of N
       for (u32 k = 0; p.splits > 1 && k < p.splits; k += READS) {
         T y[N][READS];
         const T *part = all + (u64)k * SIZE + THREAD + 256 * j;
@@ -115,10 +124,10 @@ template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_who
   typedef Tile<T, B, B, EACH, EACH> Sum;
   __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];
   product_tile<T, B, B, EACH, EACH>(a, b, p, memory, [&](Sum &s, u32, u32 batch, u32 row0, u32 column0) INLINE_LAMBDA {
-    T *c = (T *)e.result[0] + (u64)batch * p.m * p.n;
+    T *c = (T *)e.result[0];
     s.each([&](u32 at, T x) INLINE_LAMBDA {
       u32 row = row0 + at / B, column = column0 + at % B;
-      if (row < p.m && column < p.n) c[(u64)row * p.n + column] = x;
+      if (row < p.m && column < p.n) c[p.at(batch, row, column)] = x;
     });
   });
 }
@@ -139,8 +148,8 @@ template <typename T> __device__ static INLINE void product_large(const T *a, co
 
 #define params(T)                                                                                                               \
   (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
-   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, const Expression e)
-#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0}
+   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, u32 places, u32 multiplier, u32 shift, const Expression e)
+#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0, {places, multiplier, shift}}
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(256, 2) // so many registers that two blocks fit
 both(product_tiny, params, (a, b, partial, arrived, shape, e))
