@@ -1,10 +1,20 @@
 // Package gpu runs programs on a CUDA device: as launches of the kernels of package kernels, and of cuBLAS where
 // there is one, captured into graphs.
 //
-// A [Machine] loads the kernels once. Compile turns a program, whose values lie at given addresses, into [Code]: a
+// A [Machine] loads kernels when the first code needs them, once. Compile turns a program, whose values lie at given addresses, into [Code]: a
 // list of issues to a stream and a table of what kernels read beside tensors (which operands an expression has,
 // strides, the geometry of windows). The first run of Code captures what it issues; later ones
 // launch the graph. Operations that only the host can compute cut a program into several graphs.
+//
+// # Products
+//
+// Matrix products are by our own kernels where those were measured to be quicker than cuBLAS, and by cuBLAS, if it is
+// there, elsewhere. Small products are launches more than work: ours are one, which divides k among blocks where there
+// are few, adds up, and computes what follows element by element, such as a bias and a rectifier.
+//
+// Convolutions lay patches out as columns, as Gorgonia's graphs say, and multiply those. A direct convolution would have
+// to find each element's place as often as it multiplies it by channels; laying out costs two passes over memory that a
+// GPU's cache has room for. But nothing is transposed: see plan.ImageMatMul.
 //
 // # Determinism
 //

@@ -10,8 +10,9 @@
 // Tensors are row-major and dense. A kernel's name ends in _f32 or _f64, its dtype. Kernels that work element
 // by element take any grid; those that say so take one block of [Threads] a row, a part or a channel. No kernel
 // adds atomically: the same input gives the same bits on every run. Indices are 32 bits: a tensor has fewer
-// than 2^31 elements ([MaxElements]). Parameters that are structs are given by their device address, but for an
-// [Expression], which the last parameter is by value: a launch gives it as its words.
+// than 2^31 elements ([MaxElements]). What a kernel has to know before it can read ([Expression], [View], [Window],
+// [Parameters]) is its last parameter, by value: a launch gives it as its words. What changes from run to run
+// ([Settings], [Run]) is given by its device address.
 //
 // # Platforms
 //
