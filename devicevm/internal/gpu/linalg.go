@@ -19,7 +19,8 @@ type product struct {
 	batch          int
 	stepA, stepB   int
 	sum            bool
-	places         int // not 0: the columns are (image, place), and C is (image, m, place)
+	places         int  // not 0: the columns are (image, place), and C is (image, m, place),
+	placesA        bool // or the rows are, and A is (image, k, place)
 }
 
 // results is how many there are.
@@ -74,10 +75,15 @@ func imageMatMul(op plan.ImageMatMul) product {
 	return p
 }
 
-// joined returns one product for those of images that have A in common, if their B are the columns of one matrix.
+// joined returns one product for those of images that have an operand in common, so that no tile ends where an image does:
+// if their B are the columns of one matrix, or their A the rows.
 func (p product) joined() product {
-	if p.stepA == 0 && p.transB && p.stepB == p.n*p.k && p.batch > 1 && !p.sum {
+	switch {
+	case p.batch == 1 || p.sum:
+	case p.stepA == 0 && p.transB && p.stepB == p.n*p.k:
 		p.n, p.batch, p.places = p.n*p.batch, 1, p.n
+	case p.stepB == 0 && p.transA && p.m%4 == 0:
+		p.m, p.batch, p.places, p.placesA = p.m*p.batch, 1, p.m, true
 	}
 	return p
 }
@@ -188,7 +194,7 @@ func (b *builder) ownProduct(p product, t tiling, x, y plan.Value, dt tensor.Dty
 		arrived = put(b, make([]uint32, count)...)
 	}
 	vectors := func(v plan.Value, row, step int) argument {
-		return flag(row%4 == 0 && (p.batch == 1 || step%4 == 0) && b.mem.At(v)%16 == 0)
+		return flag(row%4 == 0 && (p.batch == 1 && p.places == 0 || step%4 == 0) && b.mem.At(v)%16 == 0)
 	}
 	var places kernels.Divisor
 	if p.places > 0 {
@@ -197,7 +203,7 @@ func (b *builder) ownProduct(p product, t tiling, x, y plan.Value, dt tensor.Dty
 	args := []argument{
 		ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived, number(p.m), number(p.n), number(p.k), number(p.rowA), number(p.rowB),
 		number(p.stepA), number(p.stepB), number(images), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
-		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB), number(int(places.By)), number(int(places.Multiplier)), number(int(places.Shift)),
+		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB), number(int(places.By)), number(int(places.Multiplier)), number(int(places.Shift)), flag(p.placesA),
 	}
 	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(e)...)...)
 }

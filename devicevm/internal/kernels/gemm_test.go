@@ -17,7 +17,7 @@ func testProduct[T float](t *testing.T) {
 	}
 	for _, c := range []shape{
 		{1, 1, 1, 1, 1, 0, ""}, {1, 64, 10, 100, 1, 0, ""}, {1, 33, 130, 17, 1, 3, ""}, {3, 5, 8, 16, 1, 0, ""}, {1, 40, 68, 72, 2, 0, ""},
-		{2, 20, 12, 140, 12, 4, ""}, {3, 20, 18, 9, 1, 0, "one b"}, {5, 9, 18, 13, 2, 0, "sum"}, {3, 9, 18, 20, 1, 0, "sum"}, {3, 20, 9, 13, 1, 0, "places"},
+		{2, 20, 12, 140, 12, 4, ""}, {3, 20, 18, 9, 1, 0, "one b"}, {5, 9, 18, 13, 2, 0, "sum"}, {3, 9, 18, 20, 1, 0, "sum"}, {3, 20, 9, 13, 1, 0, "places"}, {3, 20, 9, 13, 1, 0, "places of a"},
 	} {
 		for transposed := range uint32(4) {
 			ta, tb := transposed&1, transposed>>1
@@ -39,6 +39,11 @@ func testProduct[T float](t *testing.T) {
 					continue // the images' columns are not one matrix's
 				}
 				stepA = 0
+			case "places of a":
+				if ta == 0 {
+					continue
+				}
+				stepB = 0
 			case "sum":
 				batch, images, stepC = 1, c.batch, 0
 			}
@@ -71,8 +76,12 @@ func testProduct[T float](t *testing.T) {
 					depth = images
 				}
 				m, n, matrices, places := c.m, c.n, batch, Divisor{}
-				if c.kind == "places" {
+				placesA := uint32(0)
+				switch c.kind {
+				case "places":
 					n, matrices, places = n*batch, 1, NewDivisor(n)
+				case "places of a":
+					m, matrices, places, placesA = m*batch, 1, NewDivisor(m), 1
 				}
 				tiles := (n + kernel.Columns - 1) / kernel.Columns * ((m + kernel.Rows - 1) / kernel.Rows)
 				blocks := matrices * tiles * splits
@@ -82,7 +91,7 @@ func testProduct[T float](t *testing.T) {
 				}
 				product := func(e *Expression) {
 					run(t, kernel.Name+suffix[T](), [3]uint32{blocks, 1, 1}, a, b, partial, arrived, m, n, c.k, rowA, rowB,
-						uint64(stepA), uint64(stepB), images, splits, depth, ta, tb, aligned(rowA), aligned(rowB), places.By, places.Multiplier, places.Shift, e)
+						uint64(stepA), uint64(stepB), images, splits, depth, ta, tb, aligned(rowA), aligned(rowB), places.By, places.Multiplier, places.Shift, placesA, e)
 				}
 				what := fmt.Sprintf("%s %+v transposed %d", kernel.Name, c, transposed)
 				for range 2 { // the counters are as they were

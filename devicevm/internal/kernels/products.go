@@ -14,6 +14,7 @@ package kernels
 //	splits, depth  k (or the images) is summed in so many parts, each of depth (of k a multiple of 4) but the last
 //	transposeA, transposeB, vectorsA, vectorsB  0 or 1; vectors: each row begins at a multiple of 16 bytes
 //	places    a Divisor's three numbers: By not 0: the columns are (image, place), and C is (image, m, place); the batch is 1 then
+//	placesA   1: the rows are, and A, which is transposed, is (image, k, place), batchA from image to image; places are a multiple of 4 then
 //	an [Expression] of what is done with C, of which a Plain kernel only looks for its first result
 type ProductKernel struct {
 	Name          string

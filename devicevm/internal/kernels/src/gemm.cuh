@@ -16,11 +16,12 @@ struct Product {
   u32 splits, depth;             // k, or the images, are cut in this many parts, each of depth but the last
   bool transpose_a, transpose_b;
   bool vectors_a, vectors_b;     // all rows begin at a multiple of 16 bytes
-  Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place)
+  Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place),
+  bool places_a;                 // or rows are (image, place), and A is (image, k, place): transposed, batch_a from image to image
 
   // The index in C of an element of the matrix of a batch.
   __device__ INLINE u32 at(u32 batch, u32 row, u32 column) const {
-    if (places.by == 0) return (batch * m + row) * n + column;
+    if (places.by == 0 || places_a) return (batch * m + row) * n + column;
     u32 image = column / places;
     return (image * m + row) * places.by + column - image * places.by;
   }
@@ -53,8 +54,8 @@ __device__ static INLINE void product_tile(const T *a, const T *b, const Product
   }
   Tile<T, BM, BN, TM, TN> sum;
   for (; images > 0; images--, image++)
-    sum.run({a + image * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a},
-            {b + image * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b}, row0, column0, begin, end < p.k ? end : p.k, memory);
+    sum.run({a + image * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a, p.places_a ? p.places : Divisor{}, p.batch_a},
+            {b + image * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b, {}, 0}, row0, column0, begin, end < p.k ? end : p.k, memory);
   finish(sum, number, batch, row0, column0);
 }
 
@@ -148,8 +149,9 @@ template <typename T> __device__ static INLINE void product_large(const T *a, co
 
 #define params(T)                                                                                                               \
   (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
-   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, u32 places, u32 multiplier, u32 shift, const Expression e)
-#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0, {places, multiplier, shift}}
+   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, u32 places, u32 multiplier, u32 shift, u32 places_a, \
+   const Expression e)
+#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0, {places, multiplier, shift}, places_a != 0}
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(256, 2) // so many registers that two blocks fit
 both(product_tiny, params, (a, b, partial, arrived, shape, e))

@@ -9,6 +9,7 @@
 // A thread's addresses differ from chunk to chunk, and from one of its quads to the next, by the same steps each time: what is
 // computed beside products is little, and done once.
 #pragma once
+#include "divide.cuh"
 #include "strip.cuh"
 
 // Matrix is one operand: element (i, k) is at i * row + k, or at k * row + i if its rows in memory run along i.
@@ -17,6 +18,15 @@ template <typename T> struct Matrix {
   u32 row, length; // from one row in memory to the next; how many i there are
   bool along;      // rows in memory run along i, not k
   bool vectors;    // all rows begin at a multiple of 16 bytes
+  Divisor places;  // not by 0, and a multiple of 4: i is (image, place), along which rows run, and images are jump apart
+  u64 jump;
+
+  // The elements from the beginning of a row to i.
+  __device__ INLINE u64 offset(u32 i) const {
+    if (places.by == 0) return i;
+    u32 image = i / places;
+    return image * jump + (i - image * places.by);
+  }
 };
 
 // Panel is what a thread brings of B rows or columns: QUADS quads of each chunk.
@@ -48,7 +58,7 @@ template <typename T, u32 B, u32 KC> struct Panel {
       u32 left = first + i < m.length ? m.length - first - i : 0;
       valid = left < 4 ? left : 4;
       whole = valid == 4;
-      from = m.data + (u64)(begin + k) * m.row + first + i;
+      from = m.data + (u64)(begin + k) * m.row + m.offset(first + i);
       apart = (u64)NEXT_K * m.row;
       chunk = (u64)KC * m.row;
     } else {
