@@ -151,8 +151,12 @@ var tilingOf = func(p product, double bool) tiling {
 		return split(p, large, 1)
 	case tiles(p, medium) >= busy/2:
 		return split(p, medium, 1)
-	case tiles(p, small) >= busy/8 && p.m > 16 && p.n > 16:
-		return split(p, small, min(busy/tiles(p, small), deep/256))
+	}
+	if p.m > 16 && p.n > 16 {
+		n := tiles(p, small)
+		if parts := max(min(busy/n, deep/256), 1); n*parts >= busy/4 {
+			return split(p, small, parts)
+		}
 	}
 	return split(p, tiny, min(busy/2/tiles(p, tiny), deep/384))
 }
