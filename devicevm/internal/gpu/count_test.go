@@ -86,6 +86,9 @@ func (l *layers) count(logits *G.Node) int {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if _, ok := c.names["rows_f32"]; !ok {
+		l.t.Error("the softmax and its gradient are no expression of rows")
+	}
 	if len(c.segments) != 1 {
 		l.t.Errorf("%d segments", len(c.segments))
 	}

@@ -171,7 +171,7 @@ func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, erro
 			i--
 			continue
 		}
-		if n := b.sequence(p.Steps[i:]); n > 0 {
+		if n := b.together(i); n > 0 {
 			i += n - 1
 			continue
 		}

@@ -17,14 +17,14 @@ func flag(on bool) argument {
 
 func (b *builder) softmax(s *plan.Step, op graph.Softmax) {
 	l := plan.LinesOf(s.Out.Shape, op.Axis)
-	each := together(l.N)
+	each := inOneBlock(l.N)
 	b.launch("softmax", s.Out.Dtype, blocks(min((l.Count+each-1)/each, 1<<16)), ref(b.mem.At(s.In[0])), ref(b.mem.At(s.Out)),
 		number(l.Count), number(l.N), number(l.Step), number(each), flag(op.Log))
 }
 
 func (b *builder) softmaxDiff(s *plan.Step, op graph.SoftmaxDiff) {
 	l := plan.LinesOf(s.Out.Shape, op.Axis)
-	each := together(l.N)
+	each := inOneBlock(l.N)
 	b.launch("softmax_diff", s.Out.Dtype, blocks(min((l.Count+each-1)/each, 1<<16)), ref(b.mem.At(s.In[1])), ref(b.mem.At(s.In[2])), ref(b.mem.At(s.Out)),
 		number(l.Count), number(l.N), number(l.Step), number(each), flag(op.Log))
 }

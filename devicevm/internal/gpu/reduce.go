@@ -73,7 +73,7 @@ func (b *builder) reduce(s *plan.Step, along []int, kind string) {
 // pass adds a pass of a reduction.
 func (b *builder) pass(kind string, dt tensor.Dtype, p pass, from, to argument) {
 	if p.inner == 1 {
-		rows, each := p.outer*p.parts, together(p.part)
+		rows, each := p.outer*p.parts, inOneBlock(p.part)
 		b.launch(kind+"_rows", dt, blocks((rows+each-1)/each), from, to, number(p.outer), number(p.n), number(p.part), number(p.parts), number(each))
 		return
 	}
@@ -82,8 +82,8 @@ func (b *builder) pass(kind string, dt tensor.Dtype, p pass, from, to argument) 
 		number(p.n), number(p.inner), number(p.part), number(p.parts), number(w))
 }
 
-// together is how many rows of n elements a block reduces at once: one, or one with each warp.
-func together(n int) int {
+// inOneBlock is how many rows of n elements a block reduces at once: one, or one with each warp.
+func inOneBlock(n int) int {
 	if n > 1024 {
 		return 1
 	}

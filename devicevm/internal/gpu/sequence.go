@@ -31,12 +31,21 @@ type series struct {
 	softmax bool
 }
 
-// sequence adds the launch of as many of the steps as can be one, and returns how many these are. It leaves one alone to
-// a kernel of its own.
-func (b *builder) sequence(steps []plan.Step) int {
+// together adds the launch of as many of the program's steps from i on as one kernel computes, and returns how many these
+// are: none if each has one of its own.
+func (b *builder) together(i int) int {
 	if b.found > 0 {
 		return 0 // each step's result is looked at
 	}
+	if n := b.rowsOf(i); n > 0 {
+		return n
+	}
+	return b.sequence(b.prog.Steps[i:])
+}
+
+// sequence adds the launch of as many of the steps as can be one, and returns how many these are. It leaves one alone to
+// a kernel of its own.
+func (b *builder) sequence(steps []plan.Step) int {
 	var best series
 	next := series{local: true}
 	for i := range steps {
@@ -116,7 +125,7 @@ func (b *builder) stage(s *plan.Step) (stage kernels.Stage, e kernels.Expression
 		if log {
 			kind++
 		}
-		return kernels.Stage{Kind: kind, Rows: uint32(l.Count), Width: uint32(l.N), Together: uint32(together(l.N))}
+		return kernels.Stage{Kind: kind, Rows: uint32(l.Count), Width: uint32(l.N), Together: uint32(inOneBlock(l.N))}
 	}
 	switch op := s.Op.(type) {
 	case *plan.Elementwise:
@@ -148,7 +157,7 @@ func (b *builder) stageOfRows(kind kernels.StageKind, s *plan.Step, along []int,
 		return kernels.Stage{}, e, false
 	}
 	width := groups[n-1].N
-	return kernels.Stage{Kind: kind, Rows: uint32(s.In[0].N / width), Width: uint32(width), Together: uint32(together(width))}, e, true
+	return kernels.Stage{Kind: kind, Rows: uint32(s.In[0].N / width), Width: uint32(width), Together: uint32(inOneBlock(width))}, e, true
 }
 
 // owns reports whether no row of the step needs what the sequence computes of another row.

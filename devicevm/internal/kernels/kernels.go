@@ -82,6 +82,14 @@ const (
 	Ops = int(iota)
 )
 
+// Operations over rows, of up to [MaxWidth] elements. Only the kernel rows has them.
+const (
+	RowSum Op = Op(Ops) + iota
+	RowMax
+
+	MaxWidth = 32
+)
+
 // Reach says which element of an [Operand] belongs to element i of the result.
 type Reach uint32
 

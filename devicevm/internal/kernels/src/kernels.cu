@@ -7,6 +7,7 @@
 #include "layout.cuh"
 #include "pool.cuh"
 #include "reduce.cuh"
+#include "rows.cuh"
 #include "sequence.cuh"
 #include "softmax.cuh"
 #include "solver.cuh"

@@ -64,7 +64,7 @@ func TestInstructions(t *testing.T) {
 		}
 		var x int64
 		if accumulated {
-			x, operands = operands[0], operands[1:]
+			x = operands[0]
 		}
 		var read []int64
 		for _, r := range used {
