@@ -5,7 +5,9 @@ package kernels
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -15,7 +17,7 @@ func Module(names ...string) (string, error) {
 	m := parsed()
 	var text strings.Builder
 	text.WriteString(m.rest)
-	functions := map[string]bool{}
+	var functions []string
 	var bodies []string
 	for _, name := range names {
 		body, ok := m.kernels[name]
@@ -25,12 +27,15 @@ func Module(names ...string) (string, error) {
 		bodies = append(bodies, body)
 	}
 	for i := 0; i < len(bodies); i++ { // functions that are called are added behind
-		for name, body := range m.functions {
-			if !functions[name] && strings.Contains(bodies[i], name) {
-				functions[name] = true
-				bodies = append(bodies, body)
+		for _, name := range slices.Sorted(maps.Keys(m.functions)) { // in order: drivers know again what they have compiled
+			if !slices.Contains(functions, name) && strings.Contains(bodies[i], name) {
+				functions = append(functions, name)
+				bodies = append(bodies, m.functions[name])
 			}
 		}
+	}
+	for _, name := range functions { // a declaration without its function, called or not, is an error to the driver
+		text.WriteString(m.declarations[name])
 	}
 	for _, body := range bodies {
 		text.WriteString(body)
@@ -40,8 +45,8 @@ func Module(names ...string) (string, error) {
 
 // parts are the text of the module.
 type parts struct {
-	rest               string // what comes before kernels: the version, and declarations
-	kernels, functions map[string]string
+	rest                             string // what comes before them: the version, and variables
+	kernels, functions, declarations map[string]string
 }
 
 var (
@@ -52,7 +57,7 @@ var (
 // parsed takes the module apart. In what LLVM writes kernels and functions begin at the beginning of a line, and end in a
 // line of their closing brace alone; the declaration of a function ends in one of a semicolon.
 var parsed = sync.OnceValue(func() parts {
-	p := parts{kernels: map[string]string{}, functions: map[string]string{}}
+	p := parts{kernels: map[string]string{}, functions: map[string]string{}, declarations: map[string]string{}}
 	var rest, body strings.Builder
 	var to map[string]string // of what body belongs to; nil between
 	var name string
@@ -72,7 +77,7 @@ var parsed = sync.OnceValue(func() parts {
 		case "}":
 			to[name] = body.String()
 		case ";":
-			rest.WriteString(body.String())
+			p.declarations[name] = body.String()
 		default:
 			continue
 		}

@@ -24,7 +24,13 @@ func TestModule(t *testing.T) {
 		if strings.Count(text, "{\n") < 1 || strings.Count(text, "\n{\n") != strings.Count(text, "\n}\n") {
 			t.Errorf("%s: the braces do not match", name)
 		}
+		if strings.Contains(parsed().rest, ".func") {
+			t.Error("a declaration comes with every module")
+		}
 		for f, body := range parsed().functions {
+			if declared := strings.Contains(text, parsed().declarations[f]); parsed().declarations[f] != "" && declared != strings.Contains(text, body) {
+				t.Errorf("%s: has %s: %v, and its declaration: %v", name, f, !declared, declared)
+			}
 			calls := strings.Contains(strings.TrimPrefix(text, parsed().rest), f)
 			if has := strings.Contains(text, body); has != calls {
 				t.Errorf("%s: has the function %s: %v, calls it: %v", name, f, has, calls)
@@ -46,6 +52,9 @@ func TestModule(t *testing.T) {
 	}
 	text, err := Module(all...)
 	check(t, err)
+	if again, _ := Module(all...); again != text {
+		t.Error("the same kernels are not the same module")
+	}
 	if n := strings.Count(text, ".entry"); n != len(all) {
 		t.Errorf("%d kernels in a module of all, want %d", n, len(all))
 	}
