@@ -26,15 +26,12 @@ struct Operand {
   Divisor step, inner, repeat;
 };
 
-// rare is not inlined, as most operands don't need it, and a kernel's first instructions are slow to come.
-__device__ __attribute__((noinline)) static u32 rare(u32 k, u32 rest, u32 inner, Divisor repeat) { return k / repeat * inner + rest; }
-
 __device__ static INLINE u32 element(const Operand &in, u32 i) {
   if (in.reach <= SAME) return in.reach == SAME ? i : 0;
   u32 k = i / in.step;
   if (in.reach == STEPS) return k;
   u32 rest = next(k, in.inner);
-  return in.reach == ROWS ? rest : rare(k, rest, in.inner.by, in.repeat);
+  return in.reach == ROWS ? rest : k / in.repeat * in.inner.by + rest;
 }
 
 enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LONGEST = 32 };

@@ -15,7 +15,7 @@ struct Line {
 };
 
 // softmax reads its first element once, and the others, if lines are that long, from the cache.
-template <typename T> __device__ static inline void softmax_line(const T *in, T *out, const Line &l, bool block, bool log) {
+template <typename T> __device__ static INLINE void softmax_line(const T *in, T *out, const Line &l, bool block, bool log) {
   T first = l.lane < l.n ? in[l.at(l.lane)] : -real<T>::inf(), most = first, sum = 0;
   for (u32 i = l.lane + l.lanes; i < l.n; i += l.lanes) most = Maximum::join(most, in[l.at(i)]);
   most = over<Maximum>(block, most);
@@ -33,7 +33,7 @@ template <typename T> __device__ static inline void softmax_line(const T *in, T 
 
 // softmax_diff: y is softmax's result, dy the gradient there. dx = (dy - sum(dy y)) y, or dy - sum(dy) exp(y) of the
 // logarithm.
-template <typename T> __device__ static inline void softmax_diff_line(const T *y, const T *dy, T *dx, const Line &l, bool block, bool log) {
+template <typename T> __device__ static INLINE void softmax_diff_line(const T *y, const T *dy, T *dx, const Line &l, bool block, bool log) {
   T sum = 0;
   for (u32 i = l.lane; i < l.n; i += l.lanes) sum += log ? dy[l.at(i)] : dy[l.at(i)] * y[l.at(i)];
   sum = over<Sum>(block, sum);
