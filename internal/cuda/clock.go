@@ -10,8 +10,8 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 )
 
-// timingFlags is CU_EVENT_BLOCKING_SYNC.
-const timingFlags = 1
+// timingFlags is CU_EVENT_DEFAULT.
+const timingFlags = 0
 
 func (d *Device) NewTimingEvent() (driver.Event, error) { return d.newEvent(timingFlags) }
 

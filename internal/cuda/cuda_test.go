@@ -72,7 +72,8 @@ func active(t *testing.T, drv *Driver) []bool {
 		if err := f.call(&drv.lib.deviceGet, f.out(0), uintptr(i)); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.call(&drv.lib.primaryCtxGetState, uintptr(int32(f.outs[0])), f.out(0), f.out(1)); err != nil {
+		dev := uintptr(int32(f.outs[0])) // before out clears it
+		if err := f.call(&drv.lib.primaryCtxGetState, dev, f.out(0), f.out(1)); err != nil {
 			t.Fatal(err)
 		}
 		states = append(states, int32(f.outs[1]) != 0)

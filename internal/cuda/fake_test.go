@@ -64,7 +64,6 @@ var signatures = map[string]signature{
 	"cuEventDestroy_v2":                 {args: 1, context: true, handle: true, ends: "event"},
 	"cuEventRecord":                     {args: 2, context: true, handle: true},
 	"cuEventQuery":                      {args: 1, context: true, handle: true},
-	"cuEventSynchronize":                {args: 1, context: true, handle: true},
 	"cuMemcpyHtoDAsync_v2":              {args: 4, context: true, handle: true},
 	"cuMemcpyDtoHAsync_v2":              {args: 4, context: true, handle: true},
 	"cuMemcpyDtoDAsync_v2":              {args: 4, context: true, handle: true},

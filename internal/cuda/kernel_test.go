@@ -101,7 +101,7 @@ func TestKernelArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if calls := l.took(); !strings.HasSuffix(calls[0], " 1]") {
+	if calls := l.took(); !strings.HasSuffix(calls[0], " 0]") {
 		t.Errorf("made the calls %s, want flags without CU_EVENT_DISABLE_TIMING", calls)
 	}
 	if took, err := d.Elapsed(e, 5); took != 1500*time.Microsecond || err != nil {

@@ -59,7 +59,6 @@ type library struct {
 	eventDestroy             symbol // (CUevent)
 	eventRecord              symbol // (CUevent, CUstream)
 	eventQuery               symbol // (CUevent)
-	eventSynchronize         symbol // (CUevent)
 
 	memcpyHtoDAsync symbol // (CUdeviceptr dst, const void *src, size_t, CUstream)
 	memcpyDtoHAsync symbol // (void *dst, CUdeviceptr src, size_t, CUstream)
@@ -137,7 +136,6 @@ func (l *library) entries() []entry {
 		{&l.eventDestroy, "cuEventDestroy_v2", false},
 		{&l.eventRecord, "cuEventRecord", false},
 		{&l.eventQuery, "cuEventQuery", false},
-		{&l.eventSynchronize, "cuEventSynchronize", false},
 		{&l.memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", false},
 		{&l.memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", false},
 		{&l.memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", false},
