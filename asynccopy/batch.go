@@ -4,7 +4,8 @@ package asynccopy
 //
 // To issue a copy costs 2 to 3 µs, as long as the host takes to copy 16 KiB. So small tensors are packed: they get
 // one piece of device memory, and come there in one copy through page-locked chunks, which goroutines fill
-// if they are many. (The driver's own batched copy takes an address a tensor, and from pageable memory waits.)
+// if they are many. (The driver's own batched copy, cuMemcpyBatchAsync of CUDA 12.8, makes one after the other
+// in the device: 1,000 of 4 KiB take 1.27 ms on an H200, packed 0.85.)
 
 import (
 	"context"
@@ -162,7 +163,7 @@ func (b *batch) parts(whole *Tensor, ts []*tensor.Dense) []*Tensor {
 		xs[i].init(whole.buf, whole.ptr+driver.DevicePtr(p.off), p.size(), t.Dtype(), t.Shape())
 		xs[i].whole = whole
 	}
-	whole.buf.handles += len(ts) // nobody else has it yet
+	whole.buf.handles += int32(len(ts)) // nobody else has it yet
 	return xs
 }
 

@@ -1,106 +1,21 @@
 package asynccopy
 
-// This file has the staging of memory that is not page-locked: chunks that are, and the goroutines that copy
-// between the two.
+// This file has copies of memory that is not page-locked: the goroutines that copy between it and chunks, and the device
+// that copies between those and its own.
 //
-// One goroutine moves 8 GB/s through the host's memory, eight more than 40. Each has a few chunks, so that it
-// fills some while the device reads others. Chunks are lent by the process's pintensor.Engine for one
-// copy, so nothing stays lent when no copy is under way, and copies share nothing that one of them could
-// wait for: if the engine has no memory to lend, a chunk is ordinary memory, which is slower but right.
+// One goroutine moves 8 GB/s through the host's memory, eight more than 40. What they must not do is call the driver at
+// the same time: it has a lock, and a thread that sleeps for it takes longer to wake up than a chunk to copy. So one of them
+// makes the calls for all, whoever comes first, and the others leave what they have and go on. Nobody parks where
+// a moment's waiting will do.
 
 import (
-	"errors"
-	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/pintensor/pin/internal/driver"
-	"github.com/pintensor/pin/pintensor"
 )
-
-const (
-	smallest   = 256 << 10 // up to here one goroutine and one chunk are faster than several
-	least      = 128 << 10 // of several chunks each: the host takes 20 µs for it, the driver 3
-	rounds     = 4         // chunks of each goroutine: the device begins when one is full, and ends with one
-	goroutines = 8         // of one copy at most; more gain nothing on the machines measured
-)
-
-// largest is what no chunk is larger than. Tests make it smaller, to go round with less.
-var largest = 2 << 20
-
-// staging is what WithStaging says, 0 for what copies choose.
-type staging struct{ goroutines, chunk int }
-
-// team returns how many goroutines a copy may have.
-func (s staging) team() int {
-	if s.goroutines > 0 {
-		return s.goroutines
-	}
-	return min(runtime.GOMAXPROCS(0), goroutines)
-}
-
-// step returns the size of a chunk for a copy.
-func (s staging) step(size int) int {
-	if s.chunk > 0 {
-		return s.chunk
-	}
-	return min(max((size-1)/(rounds*s.team())+1, least), largest)
-}
-
-// chunk is memory that a device copies from or to.
-type chunk struct {
-	raw  []byte
-	lent pintensor.Buffer // whose memory raw is, none for ordinary memory
-	hold pintensor.Hold
-
-	done   driver.Event // of the last copy
-	off, n int          // where its contents belong, if they are yet to land on the host
-}
-
-// lend returns a chunk of n bytes.
-func (d *Device) lend(n int64) chunk {
-	lent, err := d.engine().AllocBuffer(n)
-	if err != nil {
-		if !errors.Is(err, pintensor.ErrLimit) && !errors.Is(err, pintensor.ErrClosed) {
-			d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err)) // not for this copy, but somebody must know
-		}
-		return chunk{raw: make([]byte, n)}
-	}
-	c := chunk{raw: lent.Bytes(), lent: lent}
-	c.hold, _ = lent.Acquire() // it was lent just now, so it is not released
-	return c
-}
-
-// giveBack returns the chunk to its engine when e is complete, nil for now. The engine's error is not the
-// copy's: the device's next call returns it.
-func (d *Device) giveBack(c chunk, e *Event) {
-	if c.lent == (pintensor.Buffer{}) {
-		if e != nil {
-			e.hold(c.raw)
-		}
-		return
-	}
-	if e != nil {
-		c.hold.Until((*flight)(e))
-	} else {
-		c.hold.Done()
-	}
-	if err := c.lent.Release(); err != nil {
-		d.postpone(fmt.Errorf("asynccopy: page-locked memory: %w", err))
-	}
-}
-
-// hold keeps ordinary memory alive until e is complete.
-func (e *Event) hold(mem []byte) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.done {
-		e.keep = append(e.keep, mem)
-	}
-}
 
 // chunked is one copy through chunks.
 type chunked struct {
@@ -111,21 +26,24 @@ type chunked struct {
 	dst    []byte // of a copy to the host
 	step   int    // bytes of a chunk
 	size   int
-
 	most   int          // chunks that are borrowed
-	next   atomic.Int64 // piece that nobody took
-	copies atomic.Int64 // issued, of a copy to the host
-	failed atomic.Bool
 	issued func() error // called when the last copy to the host was issued
 
-	mu     sync.Mutex
-	chunks []*chunk
-	arrive []*chunk // hold what is yet to land on the host, or will when the device has copied it; oldest first
+	next   atomic.Int64 // piece that nobody took
+	failed atomic.Bool
+	turn   chan struct{} // has room for one: whoever has put something in makes the driver calls
+	copies int           // to the host that were issued; whose turn it is counts
+
+	mu       sync.Mutex
+	borrowed []*chunk // all
+	free     []*chunk // in nobody's use; the last one's memory is nearest at hand
+	full     []*chunk // for the device to read, or for the host
+	underway []*chunk // what the device copies, in order
 }
 
 func newChunked(s *Stream, e *Event, size, elem int, ptr driver.DevicePtr) *chunked {
 	step := (s.dev.staging.step(size) + elem - 1) / elem * elem
-	return &chunked{stream: s, event: e, ptr: ptr, step: step, size: size}
+	return &chunked{stream: s, event: e, ptr: ptr, step: step, size: size, turn: make(chan struct{}, 1)}
 }
 
 func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
@@ -156,17 +74,40 @@ func (c *chunked) take() (off, n int) {
 // more reports whether there may be a piece to take.
 func (c *chunked) more() bool { return int(c.next.Load()) < c.count() && !c.failed.Load() }
 
-// borrow returns a chunk that is in nobody's use, or nil if there are as many as there may be. A goroutine that has
-// none gets one in any case.
-func (c *chunked) borrow(none bool) (*chunk, error) {
+// push and pop are of the lists.
+func (c *chunked) push(list *[]*chunk, k *chunk) {
 	c.mu.Lock()
-	full := len(c.chunks) >= c.most && !none
-	if full {
+	defer c.mu.Unlock()
+	*list = append(*list, k)
+}
+
+// popFirst returns nil if there is none.
+func (c *chunked) popFirst(list *[]*chunk) *chunk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(*list) == 0 {
+		return nil
+	}
+	k := (*list)[0]
+	*list = (*list)[1:]
+	return k
+}
+
+// spare returns a chunk that is in nobody's use, nil if there are as many as there may be.
+func (c *chunked) spare() (*chunk, error) {
+	c.mu.Lock()
+	if n := len(c.free); n > 0 {
+		k := c.free[n-1]
+		c.free = c.free[:n-1]
+		c.mu.Unlock()
+		return k, nil
+	}
+	if len(c.borrowed) >= c.most {
 		c.mu.Unlock()
 		return nil, nil
 	}
 	k := new(chunk) // its place is taken
-	c.chunks = append(c.chunks, k)
+	c.borrowed = append(c.borrowed, k)
 	c.mu.Unlock()
 	h, err := c.stream.dev.takeEvent()
 	if err != nil {
@@ -179,116 +120,194 @@ func (c *chunked) borrow(none bool) (*chunk, error) {
 
 // fill is the work of a goroutine of a copy to the device.
 func (c *chunked) fill() error {
-	d := c.stream.dev
-	var own []*chunk // oldest first
 	for {
 		off, n := c.take()
 		if n == 0 {
-			return nil
+			return c.flush()
 		}
-		k, err := c.spare(&own)
+		k, err := c.spare()
+		for k == nil && err == nil {
+			c.await()
+			err = c.send()
+			if err == nil {
+				err = c.arrived(&c.free, true)
+			}
+			c.leave()
+			if err == nil {
+				k, err = c.spare()
+			}
+		}
 		if err != nil {
 			return err
 		}
 		c.src.Gather(k.raw[:n], off)
-		err = d.drv.CopyHtoD(c.ptr+driver.DevicePtr(off), unsafe.Pointer(&k.raw[0]), int64(n), c.stream.handle, k.done)
+		k.off, k.n = off, n
+		c.push(&c.full, k)
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// flush issues what is full, unless somebody else is issuing, who will see it.
+func (c *chunked) flush() error {
+	for {
+		c.mu.Lock()
+		none := len(c.full) == 0
+		c.mu.Unlock()
+		if none || !c.try() {
+			return nil
+		}
+		err := c.send()
+		if err == nil {
+			err = c.arrived(&c.free, false)
+		}
+		c.leave()
+		if err != nil {
+			return err
+		}
+		// What has come between the last look and leaving was left to this goroutine.
+	}
+}
+
+// send issues copies to the device of what is full. It is the caller's turn.
+func (c *chunked) send() error {
+	d := c.stream.dev
+	for {
+		k := c.popFirst(&c.full)
+		if k == nil {
+			return nil
+		}
+		err := d.drv.CopyHtoD(c.ptr+driver.DevicePtr(k.off), unsafe.Pointer(&k.raw[0]), int64(k.n), c.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)
 		}
-		own = append(own, k)
+		c.push(&c.underway, k)
 	}
 }
 
-// spare returns a chunk that the device does not read: one's own that it has read, which the core has at hand, else
-// another one, and only if there are no more one's own that it is about to read.
-func (c *chunked) spare(own *[]*chunk) (*chunk, error) {
-	d, list := c.stream.dev, *own
-	if len(list) == 0 {
-		return c.borrow(true)
-	}
-	first := list[0]
-	read, err := d.drv.Query(first.done)
-	if err != nil {
-		return nil, d.fail(err)
-	}
-	if !read {
-		if k, err := c.borrow(false); k != nil || err != nil {
-			return k, err
-		}
-		if err := d.fail(d.drv.SyncEvent(first.done)); err != nil {
-			return nil, err
-		}
-	}
-	*own = slices.Delete(list, 0, 1)
-	return first, nil
-}
-
-// drain is the work of a goroutine of a copy to the host: it issues what it has chunks for, so that the device does not
-// wait, then sees to what has come longest ago.
-func (c *chunked) drain() error {
+// arrived moves chunks that the device has done with to a list. If there are none, and nobody has put one there, it
+// waits for the first, if it may. It is the caller's turn.
+func (c *chunked) arrived(to *[]*chunk, wait bool) error {
 	d := c.stream.dev
-	var free *chunk
 	for {
-		if free == nil && c.more() {
-			var err error
-			if free, err = c.borrow(false); err != nil {
+		c.mu.Lock()
+		wait = wait && len(*to) == 0
+		var first *chunk
+		if len(c.underway) > 0 {
+			first = c.underway[0]
+		}
+		c.mu.Unlock()
+		if first == nil {
+			return nil
+		}
+		done, err := d.drv.Query(first.done)
+		if err == nil && !done && wait {
+			err = d.drv.SyncEvent(first.done)
+			done = true
+		}
+		if err != nil || !done {
+			return d.fail(err)
+		}
+		c.mu.Lock()
+		c.underway = c.underway[1:]
+		*to = append(*to, first)
+		c.mu.Unlock()
+	}
+}
+
+// drain is the work of a goroutine of a copy to the host: to copy what the device has brought.
+func (c *chunked) drain() error {
+	for {
+		if k := c.popFirst(&c.full); k != nil {
+			k.land(c.dst)
+			c.push(&c.free, k)
+			continue
+		}
+		if c.failed.Load() || !c.more() && c.idle() {
+			return nil
+		}
+		c.await()
+		err := c.fetch()
+		if err == nil {
+			err = c.arrived(&c.full, true)
+		}
+		c.leave()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// idle reports whether the device copies nothing.
+func (c *chunked) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.underway) == 0
+}
+
+// fetch issues copies to the host as long as there are chunks. What arrives meanwhile is there for others to land. It is the
+// caller's turn.
+func (c *chunked) fetch() error {
+	d := c.stream.dev
+	for c.more() {
+		k, err := c.spare()
+		if k == nil || err != nil {
+			return err
+		}
+		off, n := c.take()
+		if n == 0 {
+			c.push(&c.free, k)
+			return nil
+		}
+		err = d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
+		if err != nil {
+			return d.fail(err)
+		}
+		k.off, k.n = off, n
+		c.push(&c.underway, k)
+		if c.copies++; c.copies == c.count() {
+			if err := c.issued(); err != nil {
 				return err
 			}
 		}
-		if free != nil {
-			if off, n := c.take(); n > 0 {
-				if err := c.fetch(free, off, n); err != nil {
-					return err
-				}
-				free = nil
-				continue
-			}
-		}
-		k := c.oldest()
-		if k == nil || c.failed.Load() {
-			return nil
-		}
-		if err := d.fail(d.drv.SyncEvent(k.done)); err != nil {
+		if err := c.arrived(&c.full, false); err != nil {
 			return err
 		}
-		k.land(c.dst)
-		free = k
-	}
-}
-
-// fetch issues the copy of a piece to a chunk.
-func (c *chunked) fetch(k *chunk, off, n int) error {
-	d := c.stream.dev
-	err := d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
-	if err != nil {
-		return d.fail(err)
-	}
-	k.off, k.n = off, n
-	c.mu.Lock()
-	c.arrive = append(c.arrive, k)
-	c.mu.Unlock()
-	if int(c.copies.Add(1)) == c.count() {
-		return c.issued()
 	}
 	return nil
 }
 
-// oldest takes the chunk that was fetched longest ago, nil if there is none.
-func (c *chunked) oldest() *chunk {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.arrive) == 0 {
-		return nil
+// try takes the turn if nobody has it, await in any case; leave ends it.
+func (c *chunked) try() bool {
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	default:
+		return false
 	}
-	k := c.arrive[0]
-	c.arrive = c.arrive[1:]
-	return k
 }
 
-// land copies what the device has put into the chunk to its place.
-func (k *chunk) land(dst []byte) {
-	copy(dst[k.off:], k.raw[:k.n])
-	k.n = 0
+func (c *chunked) await() {
+	if !eventually(c.try) {
+		c.turn <- struct{}{}
+	}
+}
+
+func (c *chunked) leave() { <-c.turn }
+
+// eventually asks until it is told yes, for some hundred microseconds at most: the time after which it makes no
+// difference that a thread has to be woken.
+func eventually(done func() bool) bool {
+	for i := range 4000 {
+		if done() {
+			return true
+		}
+		if i%8 == 7 {
+			runtime.Gosched()
+		}
+	}
+	return false
 }
 
 // settle ends the copy with the error that its issuing ended with, and returns it.
@@ -296,7 +315,7 @@ func (c *chunked) settle(err error) error {
 	if err != nil {
 		err = c.stream.abandon(c.event, err)
 	}
-	for _, k := range c.chunks {
+	for _, k := range c.borrowed {
 		if k.done == 0 {
 			continue // it was not to be had
 		}

@@ -29,6 +29,9 @@ func (c *crew) run(n int, work func() error) error {
 		}()
 	}
 	c.leave(work())
+	if eventually(c.empty) {
+		return c.err
+	}
 	c.mu.Lock()
 	if c.inside > 0 {
 		c.idle = make(chan struct{})
@@ -38,6 +41,12 @@ func (c *crew) run(n int, work func() error) error {
 		<-c.idle
 	}
 	return c.err
+}
+
+func (c *crew) empty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inside == 0
 }
 
 // join lets a goroutine in, unless it comes too late.
