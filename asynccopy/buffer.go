@@ -35,8 +35,8 @@ type buffer struct {
 	writes   int    // copies into the memory so far
 	uses     []use  // since then
 	serial   int    // of the latest use
-	busy     int    // calls in progress
-	handles  int    // tensors that were not released
+	busy     int32  // calls in progress
+	handles  int32  // tensors that were not released
 	released bool   // no handle is left
 }
 
@@ -225,9 +225,9 @@ func (b *buffer) otherWrites() (events []*Event) {
 	return events
 }
 
-// letGo takes x away from its buffer: last if no handle is left, free if the caller has to free the buffer
-// then, which a call in progress does otherwise.
-func (x *Tensor) letGo() (last, free bool, err error) {
+// letGo takes x away from its buffer: watched if no handle is left and the collector watches their owner, free if the
+// caller has to free the buffer, which a call in progress does otherwise.
+func (x *Tensor) letGo() (watched, free bool, err error) {
 	b := x.buf
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +237,7 @@ func (x *Tensor) letGo() (last, free bool, err error) {
 	x.released = true
 	b.handles--
 	b.released = b.handles == 0
-	return b.released, b.released && b.busy == 0, nil
+	return b.released && x.owner().watched, b.released && b.busy == 0, nil
 }
 
 // forget takes b out of the device's accounts, and add enters it.

@@ -43,6 +43,7 @@ type Device struct {
 	unsure    []*Event         // of closed streams; the driver could not say whether they are complete
 	zombies   []driver.Stream  // could not be destroyed
 	live      *buffer
+	young     young
 	limbo     []*buffer // to be freed at the next occasion: dropped tensors, and what could not be freed
 	counts    counts
 }

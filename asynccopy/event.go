@@ -35,10 +35,16 @@ type Event struct {
 
 	mu     sync.Mutex
 	handle driver.Event // 0 once retired
-	keep   [][]byte     // host memory of no pintensor.Engine that the work uses
+	keep   *kept        // host memory of no pintensor.Engine that the work uses
 	inside int32        // driver calls that use handle now
 	done   bool
 	err    error // why the work failed; valid once done
+}
+
+// kept is a list of memory.
+type kept struct {
+	mem  []byte
+	next *kept
 }
 
 // Done reports whether the work is complete, with the error it ended with if it failed. It never waits.

@@ -146,7 +146,7 @@ func (d *Device) freeLimbo() {
 // freeAll frees everything that is left. All streams but the device's own are closed.
 func (d *Device) freeAll() error {
 	d.mu.Lock()
-	d.limbo = nil // those are in live too
+	d.limbo, d.young = nil, young{} // those are in live too
 	var left []*buffer
 	for b := d.live; b != nil; b = b.next {
 		left = append(left, b)

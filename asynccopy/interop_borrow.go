@@ -5,7 +5,6 @@ package asynccopy
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 
 	"github.com/pintensor/pin/internal/driver"
@@ -138,7 +137,7 @@ func (s *Stream) guestTensor(p driver.DevicePtr, dt tensor.Dtype, shape []int) (
 	b := &buffer{dev: s.dev, size: n, home: s, handles: 1}
 	x := newTensor(b, p, n, dt, shape)
 	s.dev.add(b)
-	runtime.SetFinalizer(x, (*Tensor).dropped)
+	s.dev.watch(x)
 	return x, nil
 }
 

@@ -160,6 +160,7 @@ func (d *Device) Trim() error {
 	if err := d.failure(); err != nil {
 		return err
 	}
+	d.watchAll()
 	d.freeLimbo()
 	return distinct([]error{d.trim()})
 }
@@ -175,6 +176,7 @@ func (d *Device) alloc(n int64, s *Stream) (driver.DevicePtr, error) {
 	for attempt := 0; attempt < 3 && errors.Is(err, ErrOutOfMemory); attempt++ {
 		d.counts.retries.Add(1)
 		if attempt > 0 {
+			d.watchAll()
 			collect()
 			d.freeLimbo()
 		}

@@ -75,6 +75,7 @@ func (d *Device) Stats() Stats {
 	if d.missing() {
 		return Stats{}
 	}
+	d.watchAll()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Stats{

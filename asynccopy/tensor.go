@@ -37,6 +37,7 @@ type Tensor struct {
 	long  tensor.Shape // the shape otherwise. A slice of dims would be a cycle, which has no finalizer
 
 	released bool    // guarded by buf.mu
+	watched  bool    // the collector finds x when it is dropped; guarded by buf.mu
 	using    []usage // Uses that Used has not ended; guarded by buf.mu
 }
 
@@ -70,7 +71,7 @@ func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
 	b := &buffer{dev: s.dev, ptr: p, size: n, home: s, handles: 1}
 	x := newTensor(b, p, n, dt, shape)
 	s.dev.add(b)
-	runtime.SetFinalizer(x, (*Tensor).dropped)
+	s.dev.watch(x)
 	return x, nil
 }
 
@@ -99,8 +100,7 @@ func (x *Tensor) shape() tensor.Shape {
 	return x.dims[:x.rank]
 }
 
-// dropped is what the collector does with a Tensor that nobody can reach, nor a part of it. It is a finalizer:
-// a cleanup would take two more allocations, and what a Tensor refers to doesn't refer to it.
+// dropped is what the collector does with a Tensor that nobody can reach, nor a part of it.
 func (x *Tensor) dropped() { x.buf.dev.dropped(x.buf) }
 
 // checkDtype refuses elements that mean nothing to a device.
@@ -197,11 +197,11 @@ func (x *Tensor) Release() error {
 	if open {
 		defer d.gate.leave()
 	}
-	last, free, err := x.letGo()
+	watched, free, err := x.letGo()
 	if err != nil {
 		return fmt.Errorf("asynccopy: Release: the tensor was %w", err)
 	}
-	if last {
+	if watched {
 		runtime.SetFinalizer(x.owner(), nil)
 	}
 	if free && open { // the memory of a closed device went with it
