@@ -231,3 +231,14 @@ func TestEveryKernelIsTested(t *testing.T) {
 		}
 	}
 }
+
+// The PTX has no functions but one. The driver's compiler (580, CUDA 13.0) did not find another one that was there, which a
+// GPU's tests alone show: "Unresolved extern function".
+func TestFunctionsOfPTX(t *testing.T) {
+	leak.Check(t)
+	for _, m := range regexp.MustCompile(`(?m)^[^/\n]*\.func\s+(?:\([^)]*\)\s*)?(\w+)`).FindAllStringSubmatch(PTX, -1) {
+		if !strings.HasPrefix(m[1], "_ZL8functionI") {
+			t.Errorf("%s is not inlined", m[1])
+		}
+	}
+}
