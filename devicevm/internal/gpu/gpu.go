@@ -23,7 +23,7 @@
 //
 // # Ownership
 //
-// A Machine owns the kernels and what cuBLAS works in until Close; [Code] owns its graphs, table and scratch memory until
+// A Machine owns the kernels, and the memory that they and cuBLAS work in, until Close; [Code] owns its graphs and table until
 // [Machine.Free]. The stream and the memory of values are the caller's, and outlive both.
 //
 // # Concurrency
@@ -115,8 +115,8 @@ type Code struct {
 	solves bool // it has a solver's step
 	unsure bool // a run failed: products may have left counters in the table, which are to be 0
 
-	// On the device: the table, and memory for kernels to work in.
-	tensors              [2]*asynccopy.Tensor
+	// On the device: the table, and the machine's memory for kernels to work in.
+	tableTensor          *asynccopy.Tensor
 	tableMem, scratchMem driver.DevicePtr
 }
 

@@ -43,6 +43,8 @@ type Machine struct {
 	blas      *cublas.Handle // nil without cuBLAS
 	workspace *asynccopy.Tensor
 
+	scratch []*asynccopy.Tensor // for kernels to work in, the largest last
+
 	// live is what differs from run to run, on the device; run and settings are what it has.
 	live     *asynccopy.Tensor
 	run      kernels.Run
@@ -124,7 +126,7 @@ func (m *Machine) Close() error {
 	if m.blas != nil {
 		errs = append(errs, m.dev.Within(m.blas.Close))
 	}
-	for _, t := range []*asynccopy.Tensor{m.workspace, m.live} {
+	for _, t := range append(m.scratch, m.workspace, m.live) {
 		if t != nil {
 			errs = append(errs, t.Release())
 		}
@@ -160,17 +162,29 @@ func (m *Machine) Compile(p *plan.Program, mem Memory, nan, inf bool) (*Code, er
 // place gets the code its memory on the device.
 func (m *Machine) place(c *Code) error {
 	var err error
-	if c.tensors[0], err = m.stream.Empty(tensor.Byte, len(c.table)); err != nil {
+	if c.tableTensor, err = m.stream.Empty(tensor.Byte, len(c.table)); err != nil {
 		return fmt.Errorf("%d bytes for the kernels' arguments: %w", len(c.table), err)
 	}
-	c.tableMem = driver.DevicePtr(c.tensors[0].DevicePtr())
+	c.tableMem = driver.DevicePtr(c.tableTensor.DevicePtr())
 	if c.scratch > 0 {
-		if c.tensors[1], err = m.stream.Empty(tensor.Byte, int(c.scratch)); err != nil {
-			return fmt.Errorf("%d bytes for the kernels to work in: %w", c.scratch, err)
+		if c.scratchMem, err = m.reserve(c.scratch); err != nil {
+			return err
 		}
-		c.scratchMem = driver.DevicePtr(c.tensors[1].DevicePtr())
 	}
 	return errors.Join(m.upload(c), m.finish(c.table))
+}
+
+// reserve returns scratch memory of n bytes. It is for all code, which runs one after the other; what is too small for the
+// next stays, since graphs have its address.
+func (m *Machine) reserve(n int64) (driver.DevicePtr, error) {
+	if k := len(m.scratch); k == 0 || int64(m.scratch[k-1].MemSize()) < n {
+		t, err := m.stream.Empty(tensor.Byte, int(n))
+		if err != nil {
+			return 0, fmt.Errorf("%d bytes for the kernels to work in: %w", n, err)
+		}
+		m.scratch = append(m.scratch, t)
+	}
+	return driver.DevicePtr(m.scratch[len(m.scratch)-1].DevicePtr()), nil
 }
 
 // upload copies the code's table to the device.
@@ -189,11 +203,9 @@ func (m *Machine) Free(c *Code) error {
 			c.segments[i].graph = 0
 		}
 	}
-	for i, t := range c.tensors {
-		if t != nil {
-			errs = append(errs, t.Release())
-			c.tensors[i] = nil
-		}
+	if c.tableTensor != nil {
+		errs = append(errs, c.tableTensor.Release())
+		c.tableTensor = nil
 	}
 	return errors.Join(errs...)
 }
