@@ -137,7 +137,7 @@ func targets() []target {
 			get("pin.Train", "model="+s.model+"/batch="+s.batch, nsOp, 1e-3),
 			func(q *query) value {
 				params := "model=" + s.model + "/batch=" + s.batch
-				return least(q.get("torch.train", params+"/mode=graph/feed=loader", "us"), q.get("torch.train", params+"/mode=compile/feed=loader", "us"), q.get("torch.train", params+"/mode=eager/feed=loader", "us"))
+				return least(torchStep(q, params+"/mode=graph/feed=loader"), torchStep(q, params+"/mode=compile/feed=loader"), torchStep(q, params+"/mode=eager/feed=loader"))
 			}})
 	}
 	return all
@@ -172,12 +172,17 @@ func targetTable(q *query) *table {
 		return nil
 	}
 	t := &table{title: "Targets", header: []string{"", "target", "measured", "", "PyTorch, at its best"}}
+	measured := false
 	for _, target := range targets() {
 		v, theirs := target.ours(q), absent
+		measured = measured || v.ok
 		if target.torch != nil {
 			theirs = target.format(target.torch(q))
 		}
 		t.rows = append(t.rows, []string{target.what, target.limit(), target.format(v), target.verdict(v), theirs})
+	}
+	if !measured {
+		return nil
 	}
 	q.commands = []string{"docs/benchmarks/run.sh OUT"}
 	return t
