@@ -188,26 +188,31 @@ func split(p product, k kernels.ProductKernel, parts int) tiling {
 
 // ownProduct is a product by a kernel, and what e makes of it.
 func (b *builder) ownProduct(p product, t tiling, x, y plan.Value, dt tensor.Dtype, e *kernels.Expression) {
-	count, images := tiles(p, t.kernel), 1
-	if p.sum {
-		images = p.batch
+	bit := func(on bool) uint32 {
+		if on {
+			return 1
+		}
+		return 0
 	}
+	vectors := func(v plan.Value, row, step int) uint32 {
+		return bit(row%4 == 0 && (p.batch == 1 && p.places == 0 || step%4 == 0) && b.mem.At(v)%16 == 0)
+	}
+	k := kernels.Product{
+		BatchA: uint64(p.stepA), BatchB: uint64(p.stepB), M: uint32(p.m), N: uint32(p.n), K: uint32(p.k), RowA: uint32(p.rowA), RowB: uint32(p.rowB),
+		TransposeA: bit(p.transA), TransposeB: bit(p.transB), VectorsA: vectors(x, p.rowA, p.stepA), VectorsB: vectors(y, p.rowB, p.stepB),
+		Images: 1, PlacesA: bit(p.placesA), Then: *e,
+	}
+	if p.sum {
+		k.Images = uint32(p.batch)
+	}
+	if p.places > 0 {
+		k.Places = kernels.NewDivisor(uint32(p.places))
+	}
+	tiles := int(k.Divide(t.kernel, uint32(p.results()), uint32(t.depth)))
 	partial, arrived := number(0), number(0)
 	if t.splits > 1 {
-		partial, _ = b.reserve(0, int64(count*t.splits)*int64(t.kernel.Rows*t.kernel.Columns)*int64(dt.Size()))
-		arrived = put(b, make([]uint32, count)...)
+		partial, _ = b.reserve(0, int64(tiles*t.splits)*int64(t.kernel.Rows*t.kernel.Columns)*int64(dt.Size()))
+		arrived = put(b, make([]uint32, tiles)...)
 	}
-	vectors := func(v plan.Value, row, step int) argument {
-		return flag(row%4 == 0 && (p.batch == 1 && p.places == 0 || step%4 == 0) && b.mem.At(v)%16 == 0)
-	}
-	var places kernels.Divisor
-	if p.places > 0 {
-		places = kernels.NewDivisor(uint32(p.places))
-	}
-	args := []argument{
-		ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived, number(p.m), number(p.n), number(p.k), number(p.rowA), number(p.rowB),
-		number(p.stepA), number(p.stepB), number(images), number(t.splits), number(t.depth), flag(p.transA), flag(p.transB),
-		vectors(x, p.rowA, p.stepA), vectors(y, p.rowB, p.stepB), number(int(places.By)), number(int(places.Multiplier)), number(int(places.Shift)), flag(p.placesA),
-	}
-	b.launch(t.kernel.Name, dt, blocks(count*t.splits), append(args, words(e)...)...)
+	b.launch(t.kernel.Name, dt, blocks(tiles*t.splits), append([]argument{ref(b.mem.At(x)), ref(b.mem.At(y)), partial, arrived}, words(&k)...)...)
 }

@@ -34,7 +34,7 @@ func TestStructsAreTheSameInC(t *testing.T) {
 	leak.Check(t)
 	l := emulate.Load(t)
 	for name, size := range map[string]uintptr{
-		"Operand": unsafe.Sizeof(Operand{}), "Expression": unsafe.Sizeof(Expression{}), "Stage": unsafe.Sizeof(Stage{}), "Sequence": unsafe.Sizeof(Sequence{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}), "PoolDiff": unsafe.Sizeof(PoolDiff{}),
+		"Operand": unsafe.Sizeof(Operand{}), "Expression": unsafe.Sizeof(Expression{}), "Stage": unsafe.Sizeof(Stage{}), "Sequence": unsafe.Sizeof(Sequence{}), "Product": unsafe.Sizeof(Product{}), "View": unsafe.Sizeof(View{}), "Window": unsafe.Sizeof(Window{}), "PoolDiff": unsafe.Sizeof(PoolDiff{}),
 		"Settings": unsafe.Sizeof(Settings{}), "Parameters": unsafe.Sizeof(Parameters{}), "Run": unsafe.Sizeof(Run{}),
 	} {
 		if got := l.Size(name); got != int(size) {

@@ -62,18 +62,15 @@ func testProduct[T float](t *testing.T) {
 				if want := []string{"product_tiny", "product_small", "product_medium", "product_large"}[i]; kernel.Name != want {
 					t.Fatalf("kernel %d is %s, want %s", i, kernel.Name, want)
 				}
-				splits, depth := c.splits, (c.k+c.splits-1)/c.splits
-				if splits > 1 { // of whole quads
+				depth := (c.k + c.splits - 1) / c.splits
+				if c.splits > 1 { // of whole quads
 					depth = (depth + 3) / 4 * 4
-					splits = (c.k + depth - 1) / depth
+				}
+				if images > 1 {
+					depth = (images + c.splits - 1) / c.splits
 				}
 				if kernel.Plain {
-					splits, depth = 1, c.k
-				}
-				if images > 1 && splits > 1 {
-					depth = (images + splits - 1) / splits
-				} else if images > 1 {
-					depth = images
+					depth = max(c.k, images)
 				}
 				m, n, matrices, places := c.m, c.n, batch, Divisor{}
 				placesA := uint32(0)
@@ -83,15 +80,17 @@ func testProduct[T float](t *testing.T) {
 				case "places of a":
 					m, matrices, places, placesA = m*batch, 1, NewDivisor(m), 1
 				}
-				tiles := (n + kernel.Columns - 1) / kernel.Columns * ((m + kernel.Rows - 1) / kernel.Rows)
-				blocks := matrices * tiles * splits
-				got, partial, arrived := make([]T, len(want)), make([]T, blocks*kernel.Rows*kernel.Columns), make([]int32, matrices*tiles)
+				p := Product{BatchA: uint64(stepA), BatchB: uint64(stepB), M: m, N: n, K: c.k, RowA: rowA, RowB: rowB, TransposeA: ta, TransposeB: tb,
+					VectorsA: aligned(rowA), VectorsB: aligned(rowB), Images: images, PlacesA: placesA, Places: places}
+				tiles := p.Divide(kernel, matrices, depth)
+				blocks := tiles * p.Splits.By
+				got, partial, arrived := make([]T, len(want)), make([]T, blocks*kernel.Rows*kernel.Columns), make([]int32, tiles)
 				for i := range partial {
 					partial[i] = T(rng.NormFloat64()) // what was there before
 				}
 				product := func(e *Expression) {
-					run(t, kernel.Name+suffix[T](), [3]uint32{blocks, 1, 1}, a, b, partial, arrived, m, n, c.k, rowA, rowB,
-						uint64(stepA), uint64(stepB), images, splits, depth, ta, tb, aligned(rowA), aligned(rowB), places.By, places.Multiplier, places.Shift, placesA, e)
+					p.Then = *e
+					run(t, kernel.Name+suffix[T](), [3]uint32{blocks, 1, 1}, a, b, partial, arrived, &p)
 				}
 				what := fmt.Sprintf("%s %+v transposed %d", kernel.Name, c, transposed)
 				for range 2 { // the counters are as they were

@@ -46,6 +46,12 @@ func arguments(t testing.TB, args []any) []argument {
 				replaceAll(e.Operand[:], e.Result[:], replace)
 				return Words(&e)
 			}
+		case *Product:
+			all[i].words = func(replace func(at *uint64)) []uint64 {
+				p := *a
+				replaceAll(p.Then.Operand[:], p.Then.Result[:], replace)
+				return Words(&p)
+			}
 		case *PoolDiff:
 			all[i].words = func(replace func(at *uint64)) []uint64 {
 				p := *a

@@ -24,6 +24,7 @@ extern "C" int size(const char *name) {
   SIZE(Expression);
   SIZE(Stage);
   SIZE(Sequence);
+  SIZE(Product);
   SIZE(View);
   SIZE(Window);
   SIZE(PoolDiff);

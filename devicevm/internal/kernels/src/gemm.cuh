@@ -7,17 +7,20 @@
 #include "elementwise.cuh"
 #include "tile.cuh"
 
-// Product is the shape of a product, as the kernels' parameters have it.
+// Product is a product, and what its elements then go through. Kernels have it by value, see Expression.
 struct Product {
+  u64 batch_a, batch_b;          // elements from one matrix of the batch to the next
   u32 m, n, k;                   // C is (m, n), A (m, k), B (k, n), after transposition
   u32 row_a, row_b;              // elements from one row of memory to the next
-  u64 batch_a, batch_b;          // from one matrix of the batch to the next
+  u32 transpose_a, transpose_b;  // 0 or 1, as all that are one or the other
+  u32 vectors_a, vectors_b;      // all rows begin at a multiple of 16 bytes
   u32 images;                    // not 1: the products of so many matrices of one batch are added up
-  u32 splits, depth;             // k, or the images, are cut in this many parts, each of depth but the last
-  bool transpose_a, transpose_b;
-  bool vectors_a, vectors_b;     // all rows begin at a multiple of 16 bytes
-  Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place),
-  bool places_a;                 // or rows are (image, place), and A is (image, k, place): transposed, batch_a from image to image
+  u32 depth;                     // k, or the images, are cut in parts, each of depth but the last
+  u32 places_a;                  // see places
+  Divisor splits, tiles, across; // so many parts; tiles of a C, and of a row of it
+  Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place), or with places_a
+                                 // rows are, and A is (image, k, place): transposed, batch_a from image to image
+  Expression then;
 
   // The index in C of an element of the matrix of a batch.
   __device__ INLINE u32 at(u32 batch, u32 row, u32 column) const {
@@ -42,9 +45,9 @@ __device__ static INLINE bool arrive(u32 *counter, u32 count) {
 // product_tile computes the tile of C that the block is for, or a part of k for it. finish gets what it has summed.
 template <typename T, u32 BM, u32 BN, u32 TM, u32 TN, typename Finish>
 __device__ static INLINE void product_tile(const T *a, const T *b, const Product &p, T *memory, Finish finish) {
-  u32 across = (p.n + BN - 1) / BN, tiles = across * ((p.m + BM - 1) / BM);
-  u32 split = BLOCK % p.splits, number = BLOCK / p.splits, tile = number % tiles, batch = number / tiles;
-  u32 row0 = tile / across * BM, column0 = tile % across * BN;
+  u32 number = BLOCK, split = next(number, p.splits), batch = number, tile = next(batch, p.tiles), row0 = tile, column0 = next(row0, p.across);
+  row0 *= BM;
+  column0 *= BN;
   u32 begin = split * p.depth, end = begin + p.depth, image = batch, images = 1;
   if (p.images > 1) {
     image = begin;
@@ -54,15 +57,15 @@ __device__ static INLINE void product_tile(const T *a, const T *b, const Product
   }
   Tile<T, BM, BN, TM, TN> sum;
   for (; images > 0; images--, image++)
-    sum.run({a + image * p.batch_a, p.row_a, p.m, p.transpose_a, p.vectors_a, p.places_a ? p.places : Divisor{}, p.batch_a},
-            {b + image * p.batch_b, p.row_b, p.n, !p.transpose_b, p.vectors_b, {}, 0}, row0, column0, begin, end < p.k ? end : p.k, memory);
+    sum.run({a + image * p.batch_a, p.row_a, p.m, p.transpose_a != 0, p.vectors_a != 0, p.places_a ? p.places : Divisor{}, p.batch_a},
+            {b + image * p.batch_b, p.row_b, p.n, p.transpose_b == 0, p.vectors_b != 0, {}, 0}, row0, column0, begin, end < p.k ? end : p.k, memory);
   finish(sum, number, batch, row0, column0);
 }
 
 // product is for results of few tiles. Blocks are numbered by batch, then tile, row by row, then part of k. partial has room for a
-// tile for each block, arrived a counter for each tile, where there are parts. What is done with C, e says.
+// tile for each block, arrived a counter for each tile, where there are parts. What is done with C, p says.
 template <typename T, u32 BM, u32 BN, u32 TM, u32 TN>
-__device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
+__device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *arrived, const Product &p) {
   typedef Tile<T, BM, BN, TM, TN> Sum;
   enum : u32 {
     SIZE = BM * BN, PER = SIZE / 256, N = PER < 4 ? PER : 4,
@@ -84,12 +87,12 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
       for (u32 g = 0; g < PLANES; g++) x += memory[g * SIZE + at];
       return x;
     };
-    const T *all = partial + (u64)number * p.splits * SIZE;
-    if (p.splits > 1) {
+    const T *all = partial + (u64)number * p.splits.by * SIZE;
+    if (p.splits.by > 1) {
       T *mine = partial + (u64)BLOCK * SIZE;
 #pragma unroll
       for (u32 j = 0; j < PER; j++) mine[THREAD + 256 * j] = groups_of(THREAD + 256 * j);
-      if (!arrive(&arrived[number], p.splits)) return;
+      if (!arrive(&arrived[number], p.splits.by)) return;
     }
 #pragma unroll 1
     for (u32 j = 0; j < PER; j += N) {
@@ -100,32 +103,32 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
         u32 place = THREAD + 256 * (j + i), row = row0 + place / BN, column = column0 + place % BN;
         if (row < p.m && column < p.n) count = i + 1; // all are in the same column
         at[i] = p.at(batch, row, column);
-        x[i] = p.splits == 1 ? groups_of(place) : T(0);
+        x[i] = p.splits.by == 1 ? groups_of(place) : T(0);
       }
       constexpr u32 READS = 64 / sizeof(T) / N; // of parts that are under way at once, for each of N
-      for (u32 k = 0; p.splits > 1 && k < p.splits; k += READS) {
+      for (u32 k = 0; p.splits.by > 1 && k < p.splits.by; k += READS) {
         T y[N][READS];
         const T *part = all + (u64)k * SIZE + THREAD + 256 * j;
 #pragma unroll
         for (u32 i = 0; i < N; i++)
 #pragma unroll
-          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits ? part[l * SIZE + 256 * i] : T(0);
+          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits.by ? part[l * SIZE + 256 * i] : T(0);
 #pragma unroll
         for (u32 i = 0; i < N; i++)
 #pragma unroll
           for (u32 l = 0; l < READS; l++) x[i] += y[i][l];
       }
-      express(e, at, count, x);
+      express(p.then, at, count, x);
     }
   });
 }
 
-// product_whole is for results of many tiles, of which each block has one. C is e's first result, and all that e is looked at for.
-template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_whole(const T *a, const T *b, const Product &p, const Expression &e) {
+// product_whole is for results of many tiles, of which each block has one. C is the first result of what then comes, which is not looked at else.
+template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_whole(const T *a, const T *b, const Product &p) {
   typedef Tile<T, B, B, EACH, EACH> Sum;
   __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];
   product_tile<T, B, B, EACH, EACH>(a, b, p, memory, [&](Sum &s, u32, u32 batch, u32 row0, u32 column0) INLINE_LAMBDA {
-    T *c = (T *)e.result[0];
+    T *c = (T *)p.then.result[0];
     s.each([&](u32 at, T x) INLINE_LAMBDA {
       u32 row = row0 + at / B, column = column0 + at % B;
       if (row < p.m && column < p.n) c[p.at(batch, row, column)] = x;
@@ -134,31 +137,24 @@ template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_who
 }
 
 // By the edge of a tile. Where C is small the groups matter, where it is large how much a thread has in registers.
-template <typename T> __device__ static INLINE void product_tiny(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
-  product<T, 16, 16, 2, 4>(a, b, partial, arrived, p, e);
+#define params(T) (const T *a, const T *b, T *partial, u32 *arrived, const Product &p)
+template <typename T> __device__ static INLINE void product_tiny params(T) { product<T, 16, 16, 2, 4>(a, b, partial, arrived, p); }
+template <typename T> __device__ static INLINE void product_small params(T) { product<T, 32, 32, 4, 4>(a, b, partial, arrived, p); }
+template <typename T> __device__ static INLINE void product_medium params(T) {
+  product<T, 64, 64, sizeof(T) == 4 ? 8 : 4, 4>(a, b, partial, arrived, p);
 }
-template <typename T> __device__ static INLINE void product_small(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
-  product<T, 32, 32, 4, 4>(a, b, partial, arrived, p, e);
+template <typename T> __device__ static INLINE void product_large params(T) {
+  product_whole<T, sizeof(T) == 4 ? 128 : 64, sizeof(T) == 4 ? 8 : 4>(a, b, p);
 }
-template <typename T> __device__ static INLINE void product_medium(const T *a, const T *b, T *partial, u32 *arrived, const Product &p, const Expression &e) {
-  product<T, 64, 64, sizeof(T) == 4 ? 8 : 4, 4>(a, b, partial, arrived, p, e);
-}
-template <typename T> __device__ static INLINE void product_large(const T *a, const T *b, const Product &p, const Expression &e) {
-  product_whole<T, sizeof(T) == 4 ? 128 : 64, sizeof(T) == 4 ? 8 : 4>(a, b, p, e);
-}
+#undef params
 
-#define params(T)                                                                                                               \
-  (const T *a, const T *b, T *partial, u32 *arrived, u32 m, u32 n, u32 k, u32 row_a, u32 row_b, u64 batch_a, u64 batch_b, \
-   u32 images, u32 splits, u32 depth, u32 transpose_a, u32 transpose_b, u32 vectors_a, u32 vectors_b, u32 places, u32 multiplier, u32 shift, u32 places_a, \
-   const Expression e)
-#define shape Product{m, n, k, row_a, row_b, batch_a, batch_b, images, splits, depth, transpose_a != 0, transpose_b != 0, vectors_a != 0, vectors_b != 0, {places, multiplier, shift}, places_a != 0}
+#define params(T) (const T *a, const T *b, T *partial, u32 *arrived, const Product p)
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(256, 2) // so many registers that two blocks fit
-both(product_tiny, params, (a, b, partial, arrived, shape, e))
-both(product_small, params, (a, b, partial, arrived, shape, e))
-both(product_medium, params, (a, b, partial, arrived, shape, e))
+both(product_tiny, params, (a, b, partial, arrived, p))
+both(product_small, params, (a, b, partial, arrived, p))
+both(product_medium, params, (a, b, partial, arrived, p))
 #undef BOUNDS
 #define BOUNDS
-both(product_large, params, (a, b, shape, e))
-#undef shape
+both(product_large, params, (a, b, partial, arrived, p))
 #undef params
