@@ -7,10 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/devicevm/internal/emulate"
 	"github.com/pintensor/pin/devicevm/internal/graph"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/leak"
+	"gorgonia.org/tensor"
 	"pgregory.net/rapid"
 )
 
@@ -157,5 +160,54 @@ func TestWorkspaces(t *testing.T) {
 		if !slices.Equal(w.after, want) {
 			t.Errorf("product %d waits for %v, want %v", i, w.after, want)
 		}
+	}
+}
+
+// Code that needs more scratch memory than what came before it gets more, and what came before it runs as it did.
+func TestScratchGrows(t *testing.T) {
+	leak.Check(t)
+	dev, err := asynccopy.OpenDriver(emulate.Open(t), 0)
+	check(t, err)
+	s, err := dev.NewStream()
+	check(t, err)
+	m, err := Open(s)
+	check(t, err)
+	var codes []*Code
+	var memory []*asynccopy.Tensor
+	sizes := []int{10000, 50000, 20000}
+	for _, n := range sizes {
+		values := make([]float32, n+1)
+		for i := range n {
+			values[i] = 1
+		}
+		x, err := s.ToDevice(tensor.New(tensor.WithBacking(values)), false)
+		check(t, err)
+		sum := plan.Step{Op: graph.Sum{Along: []int{0}}, In: []plan.Value{value(0, n)}, Out: value(n)}
+		sum.Out.N = 1
+		c, err := m.Compile(&plan.Program{Steps: []plan.Step{sum}}, Memory{Inputs: []driver.DevicePtr{driver.DevicePtr(x.DevicePtr())}}, false, false)
+		check(t, err)
+		codes, memory = append(codes, c), append(memory, x)
+	}
+	if len(m.scratch) != 2 {
+		t.Errorf("%d blocks of scratch memory, want one for the first and a larger one for the others", len(m.scratch))
+	}
+	for range 2 {
+		for i, n := range sizes {
+			check(t, m.Run(codes[i], plan.Run{}))
+			check(t, m.Synchronize())
+			out := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n+1))
+			_, err = s.ToHostInto(out, memory[i], false)
+			check(t, err)
+			if got := out.Float32s()[n]; got != float32(n) {
+				t.Errorf("the sum of %d ones is %v", n, got)
+			}
+		}
+	}
+	for i, c := range codes {
+		check(t, m.Free(c))
+		check(t, memory[i].Release())
+	}
+	for _, release := range []func() error{m.Close, s.Close, dev.Close} {
+		check(t, release())
 	}
 }
