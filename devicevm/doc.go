@@ -14,7 +14,8 @@
 //
 // The graph is read once. What neither the cost, nor the gradients that were asked for, nor a Read needs is not
 // computed; what never changes is computed once; operations that only rename elements cost nothing; chains of
-// operations on single elements are one step; intermediate results share one block of memory. A VM gives the same
+// operations on single elements are one step, or part of the product that they follow; intermediate results are in one
+// block of memory. A VM gives the same
 // bits in every run of a program.
 //
 // Operations that this package does not know run by themselves, on the host, so every graph runs;

@@ -16,6 +16,15 @@
 // to find each element's place as often as it multiplies it by channels; laying out costs two passes over memory that a
 // GPU's cache has room for. But nothing is transposed: see plan.ImageMatMul.
 //
+// # Elements
+//
+// A launch costs a small tensor more than its elements do, so what plan has joined is one: an expression, up to some
+// instructions over up to some operands, with several results. Kernels interpret it; the code is uniform over the grid, and
+// one kernel serves every graph. It is a parameter by value, so that the operands are read at once: through tables in
+// memory each would be three reads in turn. Products and gradients of poolings evaluate one on what they have computed.
+// The softmax of up to 32 classes, its gradient and all between is an expression whose instructions sum rows; other steps on
+// small tensors, as the loss's sum and mean, are a sequence, which one block computes.
+//
 // # Determinism
 //
 // No kernel adds atomically, and how sums are divided depends on shapes alone: two runs give the same bits, on

@@ -93,7 +93,7 @@ func typed(name string, dt tensor.Dtype) string {
 
 // elements is a grid for n elements, of which a thread does up to four.
 func elements(n int) driver.Dim3 {
-	const most = 132 * 8 // enough for the largest devices
+	const most = 132 * 64 // several times what the largest devices have room for, so that no block has much more than others
 	return blocks(min((n+4*kernels.Threads-1)/(4*kernels.Threads), most))
 }
 

@@ -66,15 +66,16 @@ func (b *builder) sequence(steps []plan.Step) int {
 func (r *series) divide() int {
 	stages := r.Stage[:r.Stages]
 	if r.local {
-		r.Each = kernels.Threads / 32 // a row for each warp
+		each := kernels.Threads / 32 // a row for each warp
 		for _, s := range stages {
 			if s.Together == 1 {
-				r.Each = 1
+				each = 1
 			}
 		}
-		return (r.rows + int(r.Each) - 1) / int(r.Each)
+		r.Divide(uint32(each))
+		return (r.rows + each - 1) / each
 	}
-	r.Each = math.MaxUint32
+	r.Divide(math.MaxUint32)
 	for i, s := range stages {
 		if s.Kind >= kernels.SumRows && s.Width <= 32 && s.Rows > kernels.Threads/32 {
 			stages[i].Together = kernels.Threads // a warp for each would be several rows in turn

@@ -25,7 +25,7 @@ type Stage struct {
 	Rows, Width, Together           uint32
 	Operand, Operands, Code, Length uint32
 	Result                          uint32
-	_                               uint32
+	Wide                            uint32 // an expression's, if each block begins at a multiple of as many elements
 }
 
 // What a [Sequence] has room for.
@@ -36,7 +36,7 @@ const (
 	MaxSequenceInstructions = 64
 )
 
-// Sequence is stages, one after the other, by one kernel. A block computes Each rows of all stages. With several blocks all
+// Sequence is stages, one after the other, by one kernel. A block computes Each rows of all stages, see Divide. With several blocks all
 // stages have the same rows, and none needs what another row's stages compute.
 type Sequence struct {
 	Stages, Each uint32
@@ -57,7 +57,7 @@ func (s *Sequence) Add(stage Stage, e *Expression) bool {
 		stage.Operand, stage.Code = last.Operand+last.Operands, last.Code+last.Length
 		stage.Result = last.Result + used(s.Result[last.Result:])
 	}
-	stage.Operands, stage.Length = e.Operands, e.Length
+	stage.Operands, stage.Length, stage.Wide = e.Operands, e.Length, e.Wide
 	results := used(e.Result[:])
 	if stage.Operand+e.Operands > MaxSequenceOperands || stage.Code+e.Length > MaxSequenceInstructions || stage.Result+results > MaxSequenceResults {
 		return false
@@ -68,6 +68,16 @@ func (s *Sequence) Add(stage Stage, e *Expression) bool {
 	s.Stage[s.Stages] = stage
 	s.Stages++
 	return true
+}
+
+// Divide says how many rows a block computes.
+func (s *Sequence) Divide(each uint32) {
+	s.Each = each
+	for i := range s.Stage[:s.Stages] {
+		if each < s.Stage[i].Rows && each*s.Stage[i].Width%wide != 0 {
+			s.Stage[i].Wide = 0
+		}
+	}
 }
 
 // used is how many addresses there are before the first 0.

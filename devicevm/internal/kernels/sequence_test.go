@@ -27,7 +27,7 @@ func TestSequence(t *testing.T) { each(t, testSequence[float32], testSequence[fl
 func testSequence[T float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	for _, c := range []struct{ rows, width, each, together int }{
-		{1, 1, 1, 8}, {64, 10, 8, 8}, {61, 10, 8, 8}, {19, 40, 3, 8}, {5, 300, 2, 1}, {27, 7, 100, 8}, {9, 3, 9, 1},
+		{1, 1, 1, 8}, {64, 10, 8, 8}, {61, 10, 8, 8}, {61, 12, 5, 8}, {19, 40, 3, 8}, {9, 130, 8, 8}, {5, 300, 2, 1}, {27, 7, 100, 8}, {9, 3, 9, 1},
 	} {
 		for log := range StageKind(2) {
 			n := c.rows * c.width
@@ -36,7 +36,6 @@ func testSequence[T float](t *testing.T) {
 			picked := make([]T, n)
 			rows, width, together := uint32(c.rows), uint32(c.width), uint32(c.together)
 			var s Sequence
-			s.Each = uint32(c.each)
 			s.stage(t, Stage{Kind: Express, Rows: rows, Width: width},
 				[]Operand{full(t, sums), NewOperand(address(t, bias), n, 1, c.rows, c.width)}, []Instruction{{Op: Add, X: 0, Y: 1, Store: 1}}, address(t, logits))
 			s.stage(t, Stage{Kind: Softmax + log, Rows: rows, Width: width, Together: together}, []Operand{full(t, logits)}, nil, address(t, p))
@@ -45,6 +44,7 @@ func testSequence[T float](t *testing.T) {
 			s.stage(t, Stage{Kind: SoftmaxDiff + log, Rows: rows, Width: width, Together: together}, []Operand{full(t, p), full(t, dp)}, nil, address(t, dx))
 			s.stage(t, Stage{Kind: SumRows, Rows: rows, Width: width, Together: Threads}, []Operand{full(t, picked)}, nil, address(t, loss))
 			s.stage(t, Stage{Kind: MaxRows, Rows: rows, Width: width, Together: together}, []Operand{full(t, logits)}, nil, address(t, most))
+			s.Divide(uint32(c.each))
 			run(t, "sequence"+suffix[T](), [3]uint32{uint32((c.rows + c.each - 1) / c.each), 1, 1}, &s)
 
 			wantP, wantDX, wantLoss, wantMost := make([]float64, n), make([]float64, n), make([]float64, c.rows), make([]float64, c.rows)
@@ -94,10 +94,11 @@ func testSequenceOfSums[T float](t *testing.T) {
 	x := random[T](rand.New(rand.NewPCG(23, 24)), rows*width)
 	sums, total, mean := make([]T, rows), make([]T, 1), make([]T, 1)
 	count := []T{rows}
-	s := Sequence{Each: math.MaxUint32}
+	var s Sequence
 	s.stage(t, Stage{Kind: SumRows, Rows: rows, Width: width, Together: Threads}, []Operand{full(t, x)}, nil, address(t, sums))
 	s.stage(t, Stage{Kind: SumRows, Rows: 1, Width: rows, Together: 1}, []Operand{full(t, sums)}, nil, address(t, total))
 	s.stage(t, Stage{Kind: Express, Rows: 1, Width: 1}, []Operand{full(t, total), full(t, count)}, []Instruction{{Op: Div, X: 0, Y: 1, Store: 1}}, address(t, mean))
+	s.Divide(math.MaxUint32)
 	run(t, "sequence"+suffix[T](), [3]uint32{1, 1, 1}, &s)
 	want := 0.0
 	for _, v := range x {

@@ -7,11 +7,12 @@
 enum StageKind : u32 { EXPRESS, SOFTMAX, LOG_SOFTMAX, SOFTMAX_DIFF, LOG_SOFTMAX_DIFF, SUM_ROWS, MAX_ROWS };
 
 // Stage computes rows of width elements. together is how many rows a block takes at a time: 1, 8 or 256, for a row by a
-// block, a warp or a thread. Of EXPRESS the elements are the results', one a thread; of softmax those of operand and result; of sums
+// block, a warp or a thread. Of EXPRESS the elements are the results', WIDE a thread; of softmax those of operand and result; of sums
 // and maxima the operand's, and the result has one for each row. operand, code and result are the places of its first ones.
 struct Stage {
   u32 kind, rows, width, together;
-  u32 operand, operands, code, length, result, unused;
+  u32 operand, operands, code, length, result;
+  u32 wide; // of EXPRESS, as of an Expression: rows of a block are a multiple of WIDE elements too
 };
 
 enum { STAGES = 8, SEQUENCE_OPERANDS = 20, SEQUENCE_RESULTS = 12, SEQUENCE_CODE = 64 };
@@ -47,10 +48,14 @@ template <typename T> __device__ __attribute__((always_inline)) static inline vo
     if (k > 0) sync(); // what the stages before have written is there
     switch (kind) {
     case EXPRESS:
-      for (u32 i = lo * width + THREAD; i < hi * width; i += 256) {
-        T x[1] = {};
-        const u32 at[1] = {i};
-        evaluate<false>(s.operand + stage.operand, stage.operands, s.code + stage.code, stage.length, s.result + stage.result, at, 1, x);
+      for (u32 i = lo * width + WIDE * THREAD; i < hi * width; i += WIDE * 256) {
+        T x[WIDE] = {};
+        const u32 at[WIDE] = {i, i + 1, i + 2, i + 3}, count = hi * width - i < WIDE ? hi * width - i : (u32)WIDE;
+        const Operand *operand = s.operand + stage.operand;
+        const u32 *code = s.code + stage.code;
+        const u64 *result = s.result + stage.result;
+        if (stage.wide && count == WIDE) evaluate<true>(operand, stage.operands, code, stage.length, result, at, WIDE, x);
+        else evaluate<false>(operand, stage.operands, code, stage.length, result, at, count, x);
       }
       break;
     case SOFTMAX:
