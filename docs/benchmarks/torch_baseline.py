@@ -137,6 +137,7 @@ def patterns():
         buffers = [filled(size).pin_memory() for _ in range(2)]
         for pattern, blocking, bring in (
             ("pageable", True, lambda i: batch.to(GPU)),
+            ("pageable-nonblocking", False, lambda i: batch.to(GPU, non_blocking=True)),
             ("pin-each", True, lambda i: batch.pin_memory().to(GPU)),
             ("pin-each-nonblocking", False, lambda i: batch.pin_memory().to(GPU, non_blocking=True)),
             ("pinned-buffer", True, lambda i: buffers[0].copy_(batch).to(GPU)),
