@@ -146,10 +146,14 @@ var tilingOf = func(p product, double bool) tiling {
 	if p.sum {
 		deep *= p.batch
 	}
-	switch {
-	case tiles(p, large) >= busy:
-		return split(p, large, 1)
-	case tiles(p, medium) >= busy/2:
+	if tiles(p, medium) >= busy/2 {
+		// How long the multiprocessor with the most blocks takes. A tile beyond the result's edge costs as much as any.
+		rounds := func(k kernels.ProductKernel) int {
+			return (tiles(p, k) + busy/2 - 1) / (busy / 2) * int(k.Rows*k.Columns)
+		}
+		if rounds(large)*9 <= rounds(medium)*10 {
+			return split(p, large, 1)
+		}
 		return split(p, medium, 1)
 	}
 	if p.m > 16 && p.n > 16 {
