@@ -116,14 +116,12 @@ func parseBench(r io.Reader) ([]sample, error) {
 		return nil, err
 	}
 
-	// Names end in -GOMAXPROCS, except where that is 1; then "list=ResNet-50" must stay what it is. It is
-	// the same for all.
-	suffix := ""
-	for i, l := range lines {
-		if s := procs.FindString(l.name); i == 0 {
+	// Names end in -GOMAXPROCS, except where that is 1; then "list=ResNet-50" must stay what it is.
+	count, suffix := map[string]int{}, ""
+	for _, l := range lines {
+		s := procs.FindString(l.name)
+		if count[s]++; count[s] > count[suffix] {
 			suffix = s
-		} else if s != suffix {
-			suffix = ""
 		}
 	}
 	samples := make([]sample, 0, len(lines))

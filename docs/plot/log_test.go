@@ -49,8 +49,10 @@ func TestParseBenchOnOneCore(t *testing.T) {
 	samples, err := parseBench(strings.NewReader(`pkg: github.com/pintensor/pin/pintensor
 BenchmarkWaste/list=ResNet-50 1 2 ns/op
 BenchmarkWaste/list=MNIST-MLP 1 2 ns/op
+BenchmarkWaste/list=GPT-2 1 2 ns/op
+BenchmarkWaste/list=MNIST 1 2 ns/op
 `))
-	if err != nil || len(samples) != 2 || samples[0].params["list"] != "ResNet-50" {
+	if err != nil || len(samples) != 4 || samples[0].params["list"] != "ResNet-50" {
 		t.Errorf("got %v, %v, want ResNet-50 first", samples, err)
 	}
 }
