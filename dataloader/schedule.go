@@ -173,11 +173,9 @@ func (b *board) look() {
 // spin asks until it is told true, some 20 µs long. To wake a thread that sleeps costs whoever does it several
 // microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes. It
 // lets others run now and then, and not more often: each time costs as much, where there is an idle thread to take over.
-var spinRounds, spinChecks = 64, 16 // of spin
-
 func spin(done func() bool) bool {
-	for range spinRounds {
-		for range spinChecks {
+	for range 32 {
+		for range 128 {
 			if done() {
 				return true
 			}

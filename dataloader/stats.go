@@ -58,6 +58,9 @@ func (t *tally) add(o tally) {
 	t.idle += o.idle
 }
 
+// lacked is the time without memory to read into: all of it was full, or still being copied.
+func (t tally) lacked() int64 { return t.idle + t.landing }
+
 // tally returns what the run's workers have spent.
 func (r *run) tally() (sum tally) {
 	for _, w := range r.crew {

@@ -22,7 +22,7 @@ const (
 
 	tuneWait    = 0.05                   // share of the time that a loop may wait without anything being changed
 	tuneGain    = 1.03                   // by which a change must be faster
-	tuneIdle    = 0.1                    // share of the workers' time that they wait, from which on depth is what they lack
+	tuneIdle    = 0.1                    // share of the workers' time that they wait for memory, from which on depth is what they lack
 	tuneBatches = 16                     // that are measured at least
 	tunePiece   = 8                      // batches whose time is one observation
 	tunePieces  = 48                     // of those that are made at most
@@ -81,8 +81,8 @@ type tuner struct {
 	batches int           // in this window
 	began   time.Duration // of it, in run time
 	pieces  pieces
-	waited  int64 // of the loop, and idled of the workers, before it
-	idled   int64
+	waited  int64 // of the loop, and lacked of the workers, before it
+	lacked  int64 // time in which they had no memory to read into
 
 	best   float64 // batches a second before the change that is tried
 	doubt  float64 // its standard error, as a share of it
@@ -159,14 +159,14 @@ func (p *pieces) doubt() float64 {
 // start begins a window.
 func (t *tuner) start(r *run) {
 	t.batches, t.began, t.pieces = 0, r.looped(), pieces{}
-	t.waited, t.idled = t.l.waited.Load(), r.tally().idle
+	t.waited, t.lacked = t.l.waited.Load(), r.tally().lacked()
 }
 
 // judge decides what a window means.
 func (t *tuner) judge(r *run, took time.Duration) {
 	rate := float64(t.batches) / took.Seconds()
 	waits := float64(t.l.waited.Load()-t.waited) / float64(took)
-	idles := float64(r.tally().idle-t.idled) / float64(took) / float64(t.hands)
+	lacks := float64(r.tally().lacked()-t.lacked) / float64(took) / float64(t.hands)
 	if t.l.shallow.Load() && t.depth > t.l.shallowest {
 		t.trial = false
 		t.change(r, setting{t.hands, t.l.shallowest})
@@ -192,7 +192,7 @@ func (t *tuner) judge(r *run, took time.Duration) {
 	}
 	t.best, t.doubt, t.before = rate, t.pieces.doubt(), t.setting
 	for t.kind = range moves {
-		if next := t.after(t.kind, idles); !t.failed[t.kind] && next != t.setting {
+		if next := t.after(t.kind, lacks); !t.failed[t.kind] && next != t.setting {
 			t.trial = true
 			t.change(r, next)
 			return
@@ -208,10 +208,10 @@ func (t *tuner) judge(r *run, took time.Duration) {
 }
 
 // after returns the setting that a move leads to.
-func (t *tuner) after(kind move, idles float64) setting {
+func (t *tuner) after(kind move, lacks float64) setting {
 	next := t.setting
 	switch {
-	case kind == deeper && idles >= tuneIdle:
+	case kind == deeper && lacks >= tuneIdle:
 		next.depth = t.deep(2 * next.depth)
 	case kind == more && t.l.cfg.Workers == 0:
 		next.hands = min(max(next.hands+1, int(float64(next.hands)*t.factor)), t.l.useful())
