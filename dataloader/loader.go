@@ -15,6 +15,8 @@ import (
 const (
 	maxInt   = math.MaxInt
 	maxEpoch = maxInt / 2 // that may be asked for; epochs after it still have a number
+
+	warmBytes = 256 << 10 // of a batch, from which on two of them do not stay in a core's cache
 )
 
 // Loader reads a data set batch by batch, ahead of the loop that uses the batches. See the package's
@@ -30,6 +32,10 @@ type Loader struct {
 	tokens  int  // batches in memory at once, at most, but for kept ones
 	zero    bool // rows are zeroed before they are read
 	trace   *asynccopy.Trace
+
+	// A single worker looks a batch's samples up before it takes memory, which the loop may have given back by then: what
+	// was written last is still in the core's cache, and a batch is as much as fits into that.
+	keepsWarm bool
 
 	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
 	tuner        *tuner       // of the loop's goroutine; nil: those stay
@@ -104,6 +110,9 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 		l.engine = pintensor.Default()
 	}
 	l.size()
+	if _, own := plan.sampler.(bulkSampler); own { // others may panic
+		l.keepsWarm = cfg.Stream == nil && layout.batchBytes(l.rows) >= warmBytes
+	}
 	l.zero = !overwrites(ds)
 	return l, nil
 }

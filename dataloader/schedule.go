@@ -246,6 +246,20 @@ func (r *run) takeIdle() *slot {
 	return s
 }
 
+// warmer returns a slot in the place of s that the loop has let go since s was taken, if there is one.
+func (r *run) warmer(s *slot) *slot {
+	if !r.gave() {
+		return s
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accept()
+	if n := len(r.idle); n > 0 {
+		s, r.idle[n-1] = r.idle[n-1], s
+	}
+	return s
+}
+
 // part takes a part off the first batch in shared.
 func (r *run) part() task {
 	first := &r.shared[0]

@@ -23,6 +23,7 @@ type slot struct {
 	active  int        // workers in it
 	pending int        // parts not yet filled
 	shared  bool       // there are several
+	ordered bool       // its samples are known
 	held    bool       // by the loop
 	dead    bool       // the run is over
 	below   *slot      // of run.given
@@ -80,7 +81,7 @@ func (s *slot) open(r *run, g *leg, place int) bool {
 	if s.run != r || s.dead {
 		return false
 	}
-	s.active, s.pending, s.shared, s.held = 1, 1, false, false
+	s.active, s.pending, s.shared, s.ordered, s.held = 1, 1, false, false, false
 	s.leg, s.place, s.number, s.view = g, place, g.numberAt(place), nil
 	if s.err != nil || s.panic != nil || len(s.skipped)+len(s.faults)+s.readErrors > 0 {
 		s.err, s.panic, s.skipped, s.faults, s.readErrors = nil, nil, nil, s.faults[:0], 0

@@ -17,6 +17,7 @@ type worker struct {
 	r      *run
 	reader BatchReader // nil: the data set has none
 	row    int         // of the slot, being read
+	order  []int       // of the batch that is begun, where they were looked up before its slot was taken
 	number int
 	live   bool // guarded by the run's lock
 
@@ -71,8 +72,13 @@ func (w *worker) loop(ctx context.Context) {
 // begin fills the first part of a batch, and offers the others.
 func (w *worker) begin(ctx context.Context, t task) {
 	r, s := w.r, t.s
-	if s == nil {
+	w.order = w.order[:0]
+	switch {
+	case s == nil:
 		s = r.adopt()
+	case t.whole && r.l.keepsWarm:
+		w.lookUp(t)
+		s = r.warmer(s)
 	}
 	if s == nil || !s.open(r, t.leg, t.place) {
 		return // the run is over
@@ -87,6 +93,14 @@ func (w *worker) begin(ctx context.Context, t task) {
 		s.indices = s.indices[:0]
 	}
 	ok = true
+}
+
+// lookUp finds the samples of the batch that t begins.
+func (w *worker) lookUp(t task) {
+	p, number := w.r.l.plan, t.leg.numberAt(t.place)
+	n := p.size(number)
+	w.order = slices.Grow(w.order, n)[:n]
+	p.fill(t.leg.epoch, number, 0, w.order)
 }
 
 // prepare makes room for the batch and, where a BatchSampler decides, finds its samples.
@@ -106,6 +120,7 @@ func (w *worker) prepare(ctx context.Context, s *slot) error {
 	default:
 		n := p.size(s.number)
 		s.indices = slices.Grow(s.indices, n)[:n]
+		s.ordered = copy(s.indices, w.order) > 0
 	}
 	s.fitRands()
 	s.dropMeta() // of a batch that was not delivered
@@ -248,7 +263,7 @@ func (w *worker) read(ctx context.Context, t task) {
 	w.row = t.lo
 	w.at(s, -1)
 	indices := s.indices[t.lo:t.hi:t.hi]
-	if p.dealt == nil && len(indices) > 0 {
+	if p.dealt == nil && len(indices) > 0 && !s.ordered {
 		p.fill(s.epoch, s.number, t.lo, indices)
 	}
 	for k, i := range indices {
