@@ -26,7 +26,6 @@ type chunked struct {
 	dst    []byte // of a copy to the host
 	step   int    // bytes of a chunk
 	size   int
-	most   int          // chunks that are borrowed
 	issued func() error // called when the last copy to the host was issued
 
 	next   atomic.Int64 // piece that nobody took
@@ -34,8 +33,10 @@ type chunked struct {
 	turn   chan struct{} // has room for one: whoever has put something in makes the driver calls
 	copies int           // to the host that were issued; whose turn it is counts
 
+	loans  []loan
+	chunks []chunk // all, in the loans' memory
+
 	mu       sync.Mutex
-	borrowed []*chunk // all
 	free     []*chunk // in nobody's use; the last one's memory is nearest at hand
 	full     []*chunk // for the device to read, or for the host
 	underway []*chunk // what the device copies, in order
@@ -51,7 +52,9 @@ func (c *chunked) count() int { return (c.size + c.step - 1) / c.step }
 // run has goroutines do work and returns the first error when all have ended.
 func (c *chunked) run(work func(*chunked) error) error {
 	team := min(c.stream.dev.staging.team(), c.count())
-	c.most = rounds * team
+	if err := c.prepare(min(rounds*team, c.count())); err != nil {
+		return err
+	}
 	var workers crew
 	return workers.run(team, func() error {
 		err := work(c)
@@ -60,6 +63,24 @@ func (c *chunked) run(work func(*chunked) error) error {
 		}
 		return err
 	})
+}
+
+// prepare borrows chunks.
+func (c *chunked) prepare(n int) error {
+	d, step := c.stream.dev, min(c.step, c.size)
+	c.loans = d.lendMany(n, step)
+	c.chunks = make([]chunk, 0, n) // which never grows
+	for _, l := range c.loans {
+		for raw := l.raw; len(raw) >= step; raw = raw[step:] {
+			h, err := d.takeEvent()
+			if err != nil {
+				return err
+			}
+			c.chunks = append(c.chunks, chunk{raw: raw[:step:step], done: h})
+			c.free = append(c.free, &c.chunks[len(c.chunks)-1])
+		}
+	}
+	return nil
 }
 
 // take returns the place of the next piece to copy; n is 0 when there is none.
@@ -93,29 +114,18 @@ func (c *chunked) popFirst(list *[]*chunk) *chunk {
 	return k
 }
 
-// spare returns a chunk that is in nobody's use, nil if there are as many as there may be.
-func (c *chunked) spare() (*chunk, error) {
+// spare returns a chunk that is in nobody's use, nil if there is none: the last that was put back, which is nearest at
+// hand.
+func (c *chunked) spare() *chunk {
 	c.mu.Lock()
-	if n := len(c.free); n > 0 {
-		k := c.free[n-1]
-		c.free = c.free[:n-1]
-		c.mu.Unlock()
-		return k, nil
+	defer c.mu.Unlock()
+	n := len(c.free)
+	if n == 0 {
+		return nil
 	}
-	if len(c.borrowed) >= c.most {
-		c.mu.Unlock()
-		return nil, nil
-	}
-	k := new(chunk) // its place is taken
-	c.borrowed = append(c.borrowed, k)
-	c.mu.Unlock()
-	h, err := c.stream.dev.takeEvent()
-	if err != nil {
-		return nil, err
-	}
-	*k = c.stream.dev.lend(int64(min(c.step, c.size)))
-	k.done = h
-	return k, nil
+	k := c.free[n-1]
+	c.free = c.free[:n-1]
+	return k
 }
 
 // fill is the work of a goroutine of a copy to the device.
@@ -125,20 +135,20 @@ func (c *chunked) fill() error {
 		if n == 0 {
 			return c.flush()
 		}
-		k, err := c.spare()
-		for k == nil && err == nil {
+		k := c.spare()
+		for k == nil {
 			c.await()
-			err = c.send()
+			err := c.send()
 			if err == nil {
 				err = c.arrived(&c.free, true)
 			}
 			c.leave()
-			if err == nil {
-				k, err = c.spare()
+			if err != nil {
+				return err
 			}
-		}
-		if err != nil {
-			return err
+			if k = c.spare(); k == nil {
+				runtime.Gosched() // others are filling all that there are
+			}
 		}
 		c.src.Gather(k.raw[:n], off)
 		k.off, k.n = off, n
@@ -251,16 +261,16 @@ func (c *chunked) idle() bool {
 func (c *chunked) fetch() error {
 	d := c.stream.dev
 	for c.more() {
-		k, err := c.spare()
-		if k == nil || err != nil {
-			return err
+		k := c.spare()
+		if k == nil {
+			return nil
 		}
 		off, n := c.take()
 		if n == 0 {
 			c.push(&c.free, k)
 			return nil
 		}
-		err = d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
+		err := d.drv.CopyDtoH(unsafe.Pointer(&k.raw[0]), c.ptr+driver.DevicePtr(off), int64(n), c.stream.handle, k.done)
 		if err != nil {
 			return d.fail(err)
 		}
@@ -312,15 +322,15 @@ func eventually(done func() bool) bool {
 
 // settle ends the copy with the error that its issuing ended with, and returns it.
 func (c *chunked) settle(err error) error {
+	d := c.stream.dev
 	if err != nil {
 		err = c.stream.abandon(c.event, err)
 	}
-	for _, k := range c.borrowed {
-		if k.done == 0 {
-			continue // it was not to be had
-		}
-		c.stream.dev.giveBack(*k, c.event)
-		c.stream.dev.events.put(k.done)
+	for _, l := range c.loans {
+		d.giveBack(l, c.event)
+	}
+	for _, k := range c.chunks {
+		d.events.put(k.done)
 	}
 	return err
 }

@@ -22,8 +22,8 @@ type relay struct {
 	next       atomic.Int64 // chunk that nobody took
 	failed     atomic.Bool
 
-	mu     sync.Mutex
-	chunks []*chunk
+	mu    sync.Mutex
+	loans []loan
 }
 
 // relay copies x to dst and returns when x was read. The caller is inside the gates of s and of x's device.
@@ -62,8 +62,8 @@ func (s *Stream) relay(dst, x *Tensor) (*Event, error) {
 		write.publish(e)
 	}
 	s.track(e)
-	for _, k := range r.chunks { // not before e was recorded: it would be taken for complete
-		s.dev.giveBack(*k, e)
+	for _, l := range r.loans { // not before e was recorded: it would be taken for complete
+		s.dev.giveBack(l, e)
 	}
 	if err != nil {
 		return nil, err
@@ -94,11 +94,11 @@ func (r *relay) work() error {
 		return err
 	}
 	defer in.events.put(arrived)
-	k := new(chunk)
-	*k = out.lend(min(r.step, r.size))
+	l := out.lend(min(r.step, r.size))
 	r.mu.Lock()
-	r.chunks = append(r.chunks, k)
+	r.loans = append(r.loans, l)
 	r.mu.Unlock()
+	k := chunk{raw: l.raw}
 	if k.done, err = out.takeEvent(); err != nil {
 		return err
 	}
