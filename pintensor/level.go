@@ -32,6 +32,7 @@ type level struct {
 
 	mu    sync.Mutex // of who takes room from other shelves, or changes the top
 	slack int64      // what the top may be above the peak
+	peak  int64      // as far as it is above the top
 }
 
 // slackEach is how much slack there is for each shelf. To that comes a sixteenth of the top.
@@ -102,6 +103,12 @@ func (l *level) takeRoom(at int, n, most int64) bool {
 		l.room(at).Add(found)
 		return false
 	}
+	if top > most { // it went above it once: without that room raiseTo is quick again
+		l.peak = l.known()
+		l.top.Store(most)
+		l.slack = max(most-l.peak, 0)
+		found -= top - most
+	}
 	if found < n {
 		l.top.Add(n - found)
 		l.slack = 0
@@ -133,13 +140,16 @@ func (l *level) read() (now, peak int64) {
 	if l.slack > 0 {
 		now -= l.allRoom()
 		l.slack = min(l.slack, l.top.Load()-now)
-		return now, l.top.Load() - l.slack
+		return now, l.known()
 	}
 	for _, r := range l.rooms {
 		now -= r.Load()
 	}
-	return now, l.top.Load()
+	return now, l.known()
 }
+
+// known returns what the peak was at least. mu is held.
+func (l *level) known() int64 { return max(l.top.Load()-l.slack, l.peak) }
 
 // allRoom returns what room there is at one moment. mu is held.
 func (l *level) allRoom() (all int64) {

@@ -92,6 +92,26 @@ func TestLevelFindsItsPeakAgain(t *testing.T) {
 	}
 }
 
+// A level that went above its bound once is not slow for ever, and its peak is not forgotten.
+func TestLevelComesBackBelowItsBound(t *testing.T) {
+	l := newLevel(3)
+	l.raise(0, 500)
+	l.lower(1, 500)
+	if l.raiseTo(2, 101, 100) {
+		t.Error("raised to 101, at most 100")
+	}
+	if !l.raiseTo(2, 100, 100) || l.top.Load() != 100 {
+		t.Errorf("the top is %d, want 100", l.top.Load())
+	}
+	if got := l.usage(0); got != (Usage{100, 500, 0}) {
+		t.Errorf("%v, want 100 and a peak of 500", got)
+	}
+	l.lower(2, 100)
+	if got := l.usage(0); got != (Usage{0, 500, 0}) {
+		t.Errorf("%v, want 0 and a peak of 500", got)
+	}
+}
+
 // Many goroutines raise and lower a level, all together never by more than a semaphore lets them: nothing is lost, and the
 // peak is at most that. Amounts of different goroutines differ, and what one raises another may lower.
 func TestLevelOfManyGoroutines(t *testing.T) {
