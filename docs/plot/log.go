@@ -61,6 +61,12 @@ func readRun(dir string) (*run, error) {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 			r.samples = append(r.samples, samples...)
+		case e.Name() == "mnist.log":
+			samples, err := parseExample(bytes.NewReader(data))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			r.samples = append(r.samples, samples...)
 		case filepath.Ext(path) == ".csv":
 			c, err := parseCurve(bytes.NewReader(data))
 			if err != nil {

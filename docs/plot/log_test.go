@@ -91,6 +91,28 @@ func TestParseCurve(t *testing.T) {
 	}
 }
 
+func TestParseExample(t *testing.T) {
+	samples, err := parseExample(strings.NewReader(`# go run ./examples/mnist -model mlp -batch 64 -epochs 3
+mlp 784-300-100-10, 266610 parameters, float32, on NVIDIA H200, ready in 0.21s
+epoch 1/3 in 0.130s: loss 0.2, 469000 images/s, 131.0 µs a step, 2.7% of the time waiting for data
+test accuracy 96.10%
+epoch 3/3 in 0.120s: loss 0.1, 489268 images/s, 129.5 µs a step, 2.7% of the time waiting for data
+test accuracy 97.58%
+# go run ./examples/mnist -model cnn -batch 64 -epochs 3
+epoch 1/3 in 0.130s: loss 0.2, 469000 images/s, 131.0 µs a step, 2.7% of the time waiting for data
+test accuracy 96.10%
+`))
+	if err != nil || len(samples) != 2 {
+		t.Fatalf("%v, %v, want two samples", samples, err)
+	}
+	if want := map[string]float64{"s": 0.21, "us": 129.5, "%-accuracy": 97.58}; !maps.Equal(samples[0].metrics, want) || samples[0].params["model"] != "mlp" {
+		t.Errorf("got %v, want %v of the MLP", samples[0], want)
+	}
+	if len(samples[1].metrics) != 0 || samples[1].params["model"] != "cnn" {
+		t.Errorf("got %v, want no figure of the CNN, which did not end", samples[1])
+	}
+}
+
 func TestSizes(t *testing.T) {
 	for name, bytes := range map[string]int{"4KiB": 4 << 10, "1MiB": 1 << 20, "256MiB": 256 << 20, "1GiB": 1 << 30} {
 		if sizeName(bytes) != name || sizeBytes(name) != float64(bytes) {

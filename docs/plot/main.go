@@ -58,7 +58,7 @@ var generators = []struct {
 	{"h2d", hostToDevice}, {"d2h", deviceToHost}, {"both-ways", bothWays}, {"issue", issueCost}, {"batch", manySmall}, {"overlap", overlapped},
 	{"peer", peerCopies}, {"devices", bothDevices}, {"when-to-pin", whenToPin},
 	{"load-peers", loadPeers}, {"load-workers", loadWorkers}, {"load-host", loadHost}, {"tuning", tuning}, {"images", images},
-	{"train", training}, {"kernels", kernels},
+	{"train", training}, {"kernels", kernels}, {"example", example},
 	{"curve-mlp", curves("mlp", "The loss of the MLP, step by step")}, {"curve-cnn", curves("cnn", "The loss of the CNN, step by step")},
 	{"behind", nil}, // made of the others
 }

@@ -38,6 +38,26 @@ func training(q *query) *table {
 	return t.compact(2)
 }
 
+// example is what examples/mnist says of itself.
+func example(q *query) *table {
+	const bench = "mnist.Train"
+	t := &table{title: "examples/mnist, 3 epochs", header: []string{"network", "batch", "from the start to ready", "a step", "test accuracy"}}
+	for _, model := range q.values(bench, "", "model") {
+		for _, batch := range q.values(bench, "model="+model, "batch") {
+			get := func(unit string) value { return q.get(bench, "model="+model+"/batch="+batch, unit) }
+			t.rows = append(t.rows, []string{model, batch, duration(get("s").times(1e6)), duration(get("us")), accuracy(get("%-accuracy"))})
+		}
+	}
+	return t.compact(2)
+}
+
+func accuracy(v value) string {
+	if !v.ok {
+		return absent
+	}
+	return strconv.FormatFloat(v.v, 'f', 2, 64) + " %"
+}
+
 // torchStep is the time of PyTorch's step with the faster of its forms of gradient descent.
 func torchStep(q *query, params string) value {
 	var all []value

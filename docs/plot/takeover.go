@@ -23,7 +23,7 @@ func takeOver(from, to string) error {
 		switch filepath.Ext(e.Name()) {
 		case ".bench", ".jsonl", ".csv":
 		default:
-			if e.Name() != "machine.txt" {
+			if e.Name() != "machine.txt" && e.Name() != "mnist.log" {
 				continue
 			}
 		}

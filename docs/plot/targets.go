@@ -140,7 +140,14 @@ func targets() []target {
 				return least(torchStep(q, params+"/mode=graph/feed=loader"), torchStep(q, params+"/mode=compile/feed=loader"), torchStep(q, params+"/mode=eager/feed=loader"))
 			}})
 	}
-	return all
+	for _, s := range []struct {
+		name, model string
+		bound       float64
+	}{{"MLP", "mlp", 97}, {"CNN", "convnet", 98.5}} {
+		all = append(all, target{s.name + " on MNIST, test accuracy after 3 epochs", s.bound, true, accuracy,
+			get("mnist.Train", "model="+s.model+"/batch=64", "%-accuracy", 1), nil})
+	}
+	return append(all, target{"from the start to the first step, MLP", 2e6, false, duration, get("devicevm.Start", "model=mlp", nsOp, 1e-3), nil})
 }
 
 // verdict says whether a target is met, and if not how much of it is missing.
