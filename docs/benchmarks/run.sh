@@ -139,7 +139,7 @@ measure() {
 		;;
 	load)
 		bench load . '^Benchmark(GatherLoop|Loader)$'
-		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver)$'
+		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver|Turn)$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=gather$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=loader$/workers=1$'
 		bench load ./dataloader '^BenchmarkBesideGather$'

@@ -121,7 +121,7 @@ func targets() []target {
 			}})
 	}
 	all = append(all,
-		target{"handing a batch over", 1, false, duration, get("dataloader.HandOver", "workers=1", nsOp, 1e-3), nil},
+		target{"handing a batch over: a turn of a loop whose batch is ready", 1, false, duration, get("dataloader.Turn", "", "ns/turn", 1e-3), nil},
 	)
 	for _, b := range []string{"64", "256", "1024"} {
 		all = append(all, target{"the loader, 1 worker, of a gather loop by hand, host, batch " + b, 0.9, true, percent,
