@@ -6,7 +6,7 @@
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
 # `make plots LOGS=OUT` makes documents of it. All of it takes 5 minutes with a GPU. Without a GPU the software device
-# is measured; without PyTorch there is nothing beside it. BENCHTIME (0.3s) is for each benchmark, TIMEOUT (60) in
+# is measured; without PyTorch there is nothing beside it. BENCHTIME (0.2s) is for each benchmark, TIMEOUT (90) in
 # seconds for each step, LIMIT (600) for all; COMMIT says what is measured where there is no git, MNIST_DIR where MNIST's
 # files are if they can't be downloaded.
 set -u
@@ -16,7 +16,7 @@ here=$root/docs/benchmarks
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit
 shift
 [ $# -gt 0 ] || set -- train load copy pin compile # what matters most first, should there be no time for all
-BENCHTIME=${BENCHTIME:-0.3s} TIMEOUT=${TIMEOUT:-60} LIMIT=${LIMIT:-600}
+BENCHTIME=${BENCHTIME:-0.2s} TIMEOUT=${TIMEOUT:-90} LIMIT=${LIMIT:-600}
 bin=$(mktemp -d) && trap 'rm -rf "$bin"' EXIT
 cd "$root" || exit
 archived='$Format:%h$' # git archive fills this in
@@ -60,17 +60,17 @@ peer() {
 	step "$part.jsonl" "$python" "$here/$@"
 }
 
-# curves: losses beside tapeMachine's, for 300 steps
+# curves: losses beside tapeMachine's, for 200 steps
 curves() {
 	local test=$(binary ./examples/mnist)
 	bench train ./examples/mnist '^$' # builds it
 	[ ! $building ] || return 0
 	rm -f "$out"/curve-*.csv
 	cd examples/mnist || return
-	step curves.log "$test" -test.run '^TestCurves$' -test.count 1 -curve "$bin" -curve-steps 300
+	step curves.log "$test" -test.run '^TestCurves$' -test.count 1 -curve "$bin" -curve-steps 200
 	cd "$root" || exit
 	for csv in "$bin"/curve-*.csv; do
-		[ ! -e "$csv" ] || { echo "# go test ./examples/mnist -run '^TestCurves\$' -count 1 -args -curve DIR -curve-steps 300"; cat "$csv"; } >"$out/${csv##*/}"
+		[ ! -e "$csv" ] || { echo "# go test ./examples/mnist -run '^TestCurves\$' -count 1 -args -curve DIR -curve-steps 200"; cat "$csv"; } >"$out/${csv##*/}"
 	done
 }
 
@@ -129,7 +129,7 @@ measure() {
 		;;
 	copy)
 		bench copy . '^Benchmark(ToDevice|ToHost|ToDeviceIssue)$'
-		bench copy . '^BenchmarkPattern$' 0.1s
+		bench copy . '^BenchmarkPattern$' 0.05s
 		bench copy ./asynccopy '^Benchmark(Issue|Raw|OfRaw|BothWays|Batch|Overlap|ToDevice|ToHost)$'
 		peer copy torch_baseline.py copy
 		;;
@@ -139,14 +139,15 @@ measure() {
 		;;
 	load)
 		bench load . '^Benchmark(GatherLoop|Loader)$'
-		bench load ./dataloader '^Benchmark(LoaderToDevice|HandOver|Turn)$'
+		bench load ./dataloader '^BenchmarkLoaderToDevice$/batch=(64|256|1024)$'
+		bench load ./dataloader '^Benchmark(HandOver|Turn)$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=gather$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=loader$/workers=1$'
 		bench load ./dataloader '^BenchmarkBesideGather$'
 		peer load torch_baseline.py load
-		bench load ./dataloader '^BenchmarkTuning$' 0.2s
+		bench load ./dataloader '^BenchmarkTuning$' 0.1s
 		export IMAGES_DIR=$bin/images # the same for both
-		bench load ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|4|16)$' 2x
+		bench load ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|4|16)$' 1x
 		peer load torch_images.py 4 16
 		;;
 	train)

@@ -326,9 +326,9 @@ def loader_of(data, batch, workers):
 
 def load():
     for kind, data, all_workers in (
-        ("batch", DigitBatches(), (0, 2, 4, 8, 16)),
-        ("batch-float32", FloatBatches(), (0, 4, 16)),
-        ("sample", Digits(), (0, 8, 16)),
+        ("batch", DigitBatches(), (0, 2, 4, 16)),
+        ("batch-float32", FloatBatches(), (0, 16)),
+        ("sample", Digits(), (0, 16)),
     ):
         for batch in (64, 256, 1024):
             best = 0
