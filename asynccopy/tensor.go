@@ -19,7 +19,8 @@ import (
 // can be bound to a node, but its elements can't be reached from the host: copy it with [Stream.ToHost].
 //
 // A Tensor belongs to its caller, who calls Release. One that is dropped instead is freed some time after the
-// collector has found it, and counted in Stats.
+// collector has found it, and counted in Stats. Of those of up to 64 KiB the collector finds the last 64 only when others
+// were made, or when Stats or Trim is called.
 //
 // Any stream may use a Tensor; this package makes streams wait for each other where one writes what the
 // other reads or writes, in the order of the calls. Two calls at the same time on different streams, one of
