@@ -6,8 +6,8 @@ package asynccopy
 import "slices"
 
 // tolerated is how many events a stream lists before it asks the driver about one, and again when half as many
-// more are listed. A call to the driver takes 0.2 µs, the copy of a small tensor 3.
-const tolerated = 16
+// more are listed. To ask takes 0.5 µs, to issue the copy of a small tensor 3.
+const tolerated = 32
 
 // track lists an event that was recorded, or will be by its stage.
 func (s *Stream) track(e *Event) {

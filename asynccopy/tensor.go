@@ -61,6 +61,11 @@ func (s *Stream) empty(dt tensor.Dtype, shape []int) (*Tensor, error) {
 	if err := checkDtype(dt); err != nil {
 		return nil, err
 	}
+	return s.emptyOf(dt, shape)
+}
+
+// emptyOf is empty for a dtype that was checked.
+func (s *Stream) emptyOf(dt tensor.Dtype, shape []int) (*Tensor, error) {
 	n, err := byteSize(dt, shape)
 	if err != nil {
 		return nil, err

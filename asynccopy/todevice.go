@@ -47,7 +47,7 @@ func (s *Stream) toDevice(t *tensor.Dense, waits bool) (*Tensor, *Event, error) 
 		return nil, nil, err
 	}
 	defer s.gate.leave()
-	x, err := s.empty(t.Dtype(), t.Shape())
+	x, err := s.emptyOf(t.Dtype(), t.Shape()) // layoutOf has checked the dtype
 	if err != nil {
 		return nil, nil, err
 	}
