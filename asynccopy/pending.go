@@ -20,24 +20,25 @@ func (s *Stream) track(e *Event) {
 	}
 }
 
-// tidy takes the first events off the list, as far as they are known to be complete, and asks the driver about
-// the one in the middle if there are many left: that tells of all before it.
+// tidy takes the first events off the list, as far as they are known to be complete. If there are many left it asks the
+// driver about the one in the middle, which tells of all before it; if that is not complete, about one nearer to the
+// front, so that behind a device with much to do the list grows no longer than what that has to do.
 func (s *Stream) tidy() {
-	middle := s.overdue()
-	if middle == nil || !middle.landed() {
-		return
-	}
-	done, err := middle.query()
-	if done {
-		s.overdue()
-	} else {
+	for _, e := range s.overdue() {
+		if e == nil || !e.landed() {
+			return
+		}
+		done, err := e.query()
+		if done {
+			s.overdue()
+			return
+		}
 		s.dev.postpone(err)
 	}
 }
 
-// overdue forgets the first events that are known to be complete, and returns the one in the middle if there are
-// many left.
-func (s *Stream) overdue() *Event {
+// overdue forgets the first events that are known to be complete, and returns two to ask about if there are many left.
+func (s *Stream) overdue() (ask [2]*Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -48,10 +49,10 @@ func (s *Stream) overdue() *Event {
 		n++
 	}
 	s.pending = slices.Delete(s.pending, 0, n)
-	if len(s.pending) < tolerated {
-		return nil
+	if n := len(s.pending); n >= tolerated {
+		ask = [2]*Event{s.pending[n/2], s.pending[tolerated/2-1]}
 	}
-	return s.pending[len(s.pending)/2]
+	return ask
 }
 
 // unfinished returns the events that are listed.
