@@ -57,7 +57,7 @@ func newVM(g *G.ExprGraph, dev *asynccopy.Device, opts []Option) (*VM, error) {
 	if vm.graph, err = graph.Read(g); err != nil {
 		return nil, err
 	}
-	if err := vm.build(); err != nil {
+	if err := vm.build(dev); err != nil {
 		return nil, err
 	}
 	if other := vm.opts.weights; other != nil {
@@ -103,7 +103,7 @@ func (vm *VM) configure(dev *asynccopy.Device, opts []Option) error {
 }
 
 // build makes the program.
-func (vm *VM) build() error {
+func (vm *VM) build(dev *asynccopy.Device) error {
 	extra, err := vm.find("WithValues", vm.opts.values)
 	if err != nil {
 		return err
@@ -117,6 +117,13 @@ func (vm *VM) build() error {
 		Eval:   vm.opts.eval,
 		NoFuse: vm.opts.nan || vm.opts.inf,
 		Bugs:   vm.opts.bugs,
+	}
+	if dev.IsCUDA() {
+		_, total, err := dev.MemInfo()
+		if err != nil {
+			return err
+		}
+		opts.Apart = total / 32
 	}
 	if vm.opts.bugs {
 		setTraining(vm.graph, !vm.opts.eval)

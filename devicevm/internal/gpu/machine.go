@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/pintensor/pin/devicevm/internal/kernels"
 	"github.com/pintensor/pin/devicevm/internal/plan"
 	"github.com/pintensor/pin/internal/driver"
+	"golang.org/x/sync/errgroup"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -75,25 +77,34 @@ func Open(s *asynccopy.Stream) (*Machine, error) {
 	return m, nil
 }
 
-// load loads those of the kernels that are not there yet.
+// load loads those of the kernels that are not there yet: each as a module of its own, all at once, since the driver takes
+// up to half a second to compile one that it has not seen.
 func (m *Machine) load(names []string) error {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return m.functions[name] != 0 })
-	if len(names) == 0 {
-		return nil
+	modules := make([]driver.Module, len(names))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		group.Go(func() error {
+			text, err := kernels.Module(name)
+			if err == nil {
+				modules[i], err = m.dev.LoadModule(driver.Image{CUDA: []byte(text)})
+			}
+			return err
+		})
 	}
-	text, err := kernels.Module(names...)
-	if err != nil {
-		return err
+	err := group.Wait()
+	for i, module := range modules {
+		if module == 0 {
+			continue
+		}
+		m.modules = append(m.modules, module)
+		if err == nil {
+			m.functions[names[i]], err = m.dev.Function(module, names[i])
+		}
 	}
-	module, err := m.dev.LoadModule(driver.Image{CUDA: []byte(text)})
 	if err != nil {
 		return fmt.Errorf("loading the kernels: %w", err)
-	}
-	m.modules = append(m.modules, module)
-	for _, name := range names {
-		if m.functions[name], err = m.dev.Function(module, name); err != nil {
-			return err
-		}
 	}
 	return nil
 }

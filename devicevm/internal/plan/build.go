@@ -19,6 +19,9 @@ type Options struct {
 	NoFuse bool // every node has a step of its own
 	Share  bool // values share memory where that saves little too
 	Bugs   bool // operations in which Gorgonia is wrong compute themselves
+
+	// Apart is how many bytes may be spent on values that share no memory, so that a device that can runs more at once.
+	Apart int64
 }
 
 // builder makes a program.

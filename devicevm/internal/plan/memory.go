@@ -11,7 +11,7 @@ import "slices"
 // alignment is what device memory wants, and what keeps values in cache lines of their own.
 const alignment = 256
 
-// apart is how large the arena may be without any sharing: caches of devices hold it.
+// apart is how large the arena may always be without any sharing: caches of devices hold it.
 const apart = 32 << 20
 
 // span is a place in the arena that is in use until after the step last.
@@ -23,7 +23,7 @@ type span struct {
 // allocate replaces the numbers of the values in the arena by offsets.
 func (b *builder) allocate() {
 	lasts := b.lifetimes()
-	if !b.Share && b.total() <= apart {
+	if !b.Share && b.total() <= max(apart, b.Apart) {
 		for v := range lasts {
 			lasts[v] = len(b.prog.Steps)
 		}
