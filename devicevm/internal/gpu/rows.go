@@ -130,14 +130,7 @@ func (r *rowing) extend(s *plan.Step) bool {
 		if !ok {
 			return false
 		}
-		distance := r.add(kernels.Sub, x, r.add(kernels.RowMax, x))
-		e := r.add(kernels.Exp, distance)
-		sum := r.add(kernels.RowSum, e)
-		if op.Log {
-			r.result(s.Out, r.add(kernels.Sub, distance, r.add(kernels.Log, sum)))
-		} else {
-			r.result(s.Out, r.add(kernels.Div, e, sum))
-		}
+		r.result(s.Out, r.add(logarithmic(kernels.RowSoftmax, op.Log), x))
 	case graph.SoftmaxDiff:
 		r.softmax = true
 		y, ok1 := r.read(s.In[1], plan.Arg{})
@@ -145,15 +138,17 @@ func (r *rowing) extend(s *plan.Step) bool {
 		if !ok1 || !ok2 {
 			return false
 		}
-		if op.Log {
-			share := r.add(kernels.Mul, r.add(kernels.Exp, y), r.add(kernels.RowSum, dy))
-			r.result(s.Out, r.add(kernels.Sub, dy, share))
-		} else {
-			dot := r.add(kernels.RowSum, r.add(kernels.Mul, dy, y))
-			r.result(s.Out, r.add(kernels.Mul, r.add(kernels.Sub, dy, dot), y))
-		}
+		r.result(s.Out, r.add(logarithmic(kernels.RowSoftmaxDiff, op.Log), dy, y))
 	}
 	return len(r.lines) <= kernels.MaxInstructions && len(r.results) <= kernels.MaxResults
+}
+
+// logarithmic returns the operation that is op of the logarithm, if log says so.
+func logarithmic(op kernels.Op, log bool) kernels.Op {
+	if log {
+		return op + 1
+	}
+	return op
 }
 
 // linesOf returns the lines of a softmax if they are rows, else nothing.

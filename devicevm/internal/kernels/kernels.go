@@ -82,10 +82,13 @@ const (
 	Ops = int(iota)
 )
 
-// Operations over rows, of up to [MaxWidth] elements. Only the kernel rows has them.
+// Operations over rows, of up to [MaxWidth] elements. Only the kernel rows has them. The differentials are of the gradient
+// and the softmax.
 const (
-	RowSum Op = Op(Ops) + iota
-	RowMax
+	RowSoftmax Op = Op(Ops) + iota
+	RowLogSoftmax
+	RowSoftmaxDiff
+	RowLogSoftmaxDiff
 
 	MaxWidth = 32
 )

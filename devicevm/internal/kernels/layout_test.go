@@ -58,6 +58,7 @@ var windows = []Window{
 	window(1, 2, 10, 9, 3, 3, 1, 2, 2, 3, 2, 3),
 	window(2, 2, 4, 4, 4, 4, 1, 1, 1, 1, 2, 3),
 	window(1, 1, 7, 7, 3, 3, 3, 3, 1, 1, 0, 0), // rows that no window reaches
+	window(2, 1, 9, 8, 2, 1, 3, 2, 1, 1, 1, 0), // and between windows
 }
 
 func window(b, c, h, w, kh, kw, sh, sw, dh, dw uint32, ph, pw int32) Window {

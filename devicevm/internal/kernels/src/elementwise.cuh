@@ -10,7 +10,8 @@ enum Op : u32 {
   LOG1P, EXPM1, SOFTPLUS,
   COPY,
   MASK, // of two: the first, times 1 or 0 for whether the second is at least 0
-  ROW_SUM, ROW_MAX, // over the row; only the kernel rows has them
+  // Of rows; only the kernel rows has them. The differentials are of the gradient and the softmax.
+  ROW_SOFTMAX, ROW_LOG_SOFTMAX, ROW_SOFTMAX_DIFF, ROW_LOG_SOFTMAX_DIFF,
 };
 
 // Operand is what belongs to element i of the result: element 0 of data if ONE, i if SAME, k = i / step if STEPS, k % inner if
@@ -159,7 +160,7 @@ __device__ static INLINE void store(u64 result, const u32 (&at)[N], u32 count, c
 enum { AHEAD = 4 }; // operands that are read before the first instruction, so that the latencies overlap
 
 // evaluate runs code for the elements at, of which there are count, and stores the results. x is what PREVIOUS
-// means in the first instruction. over(op, x) is what operations are that apply does not know.
+// means in the first instruction. over(op, x, y) computes operations that apply does not know, and says whether op is one.
 template <bool NEXT, typename T, u32 N, typename Over>
 __device__ __attribute__((always_inline)) static inline void evaluate(const Operand *operand, u32 operands, const u32 *code, u32 length,
                                                                       const u64 *result, const u32 (&at)[N], u32 count, T (&x)[N], Over over) {
@@ -186,7 +187,7 @@ __device__ __attribute__((always_inline)) static inline void evaluate(const Oper
     for (u32 j = 0; j < N; j++) y[j] = x[j];
     find(in >> 16 & 0xFF, y);
     find(in >> 8 & 0xFF, x);
-    if (!over(in & 0xFF, x)) apply(in & 0xFF, x, y);
+    if (!over(in & 0xFF, x, y)) apply(in & 0xFF, x, y);
     if (u32 keep = in >> 24 & 0xF) {
 #pragma unroll
       for (u32 j = 0; j < N; j++) kept[keep - 1][j] = x[j];
@@ -197,7 +198,7 @@ __device__ __attribute__((always_inline)) static inline void evaluate(const Oper
 
 template <bool NEXT, typename T, u32 N>
 __device__ static INLINE void evaluate(const Operand *operand, u32 operands, const u32 *code, u32 length, const u64 *result, const u32 (&at)[N], u32 count, T (&x)[N]) {
-  evaluate<NEXT>(operand, operands, code, length, result, at, count, x, [](u32, T(&)[N]) INLINE_LAMBDA { return false; });
+  evaluate<NEXT>(operand, operands, code, length, result, at, count, x, [](u32, T(&)[N], const T(&)[N]) INLINE_LAMBDA { return false; });
 }
 
 // express evaluates e for the elements at of its results, of which there are count. x is what PREVIOUS means in the first

@@ -39,29 +39,61 @@ struct PoolDiff {
   Expression then;
 };
 
+// A pixel of an image, and the windows that it may be in.
+struct Pixel {
+  u32 plane, x, y; // with padding
+  int place;       // in its plane
+  __device__ INLINE Pixel(u32 i, const Window &w) : plane(i) {
+    x = next(plane, w.width);
+    y = next(plane, w.height);
+    place = (int)(y * w.width.by + x);
+    x += w.pad_width;
+    y += w.pad_height;
+  }
+  __device__ INLINE u32 window(u32 oy, u32 ox, const Window &w) const { return (plane * w.out_height.by + oy) * w.out_width.by + ox; }
+};
+
 // max_pool_diff: each pixel sums the gradients of the windows whose maximum it is, which then evaluates. A thread has WIDE
-// pixels at a time.
+// pixels at a time. Where no windows overlap each pixel is in one at most, and what is read does not depend on what
+// was read before.
 template <typename T> __device__ static INLINE void max_pool_diff(const T *grad, const int *where, const PoolDiff &p) {
   const Window &w = p.window;
-  u32 n = w.batch * w.channels.by * w.height.by * w.width.by;
+  const u32 n = w.batch * w.channels.by * w.height.by * w.width.by;
+  const bool apart = w.kernel_height.by <= w.stride_height.by && w.kernel_width.by <= w.stride_width.by && w.out_height.by > 0 && w.out_width.by > 0;
   for (u64 start = (u64)WIDE * (BLOCK * THREADS + THREAD); start < n; start += (u64)WIDE * BLOCKS * THREADS) {
     T sums[WIDE] = {};
-    u32 at[WIDE], count = n - start < WIDE ? (u32)(n - start) : (u32)WIDE;
+    u32 at[WIDE];
+    const u32 count = n - start < WIDE ? (u32)(n - start) : (u32)WIDE;
 #pragma unroll
-    for (u32 j = 0; j < WIDE; j++) {
-      u32 plane = at[j] = (u32)start + j;
-      if (j >= count) break;
-      u32 x = next(plane, w.width), y = next(plane, w.height);
-      int place = (int)(y * w.width.by + x);
-      x += w.pad_width;
-      y += w.pad_height;
-      u32 first_y = y < w.kernel_height.by ? 0 : (y - w.kernel_height.by) / w.stride_height + 1;
-      u32 first_x = x < w.kernel_width.by ? 0 : (x - w.kernel_width.by) / w.stride_width + 1;
-      for (u32 oy = first_y; oy * w.stride_height.by <= y && oy < w.out_height.by; oy++)
-        for (u32 ox = first_x; ox * w.stride_width.by <= x && ox < w.out_width.by; ox++) {
-          u64 o = ((u64)plane * w.out_height.by + oy) * w.out_width.by + ox;
-          if (where[o] == place) sums[j] += grad[o];
-        }
+    for (u32 j = 0; j < WIDE; j++) at[j] = (u32)start + j;
+    if (apart) {
+      int places[WIDE], maxima[WIDE];
+      T gradients[WIDE];
+#pragma unroll
+      for (u32 j = 0; j < WIDE; j++) {
+        const Pixel pixel(j < count ? at[j] : at[0], w);
+        const u32 oy = pixel.y / w.stride_height, ox = pixel.x / w.stride_width;
+        const bool inside = oy < w.out_height.by && ox < w.out_width.by; // of a window, or of what is between windows
+        const u32 o = inside ? pixel.window(oy, ox, w) : 0;
+        places[j] = inside ? pixel.place : -2; // which no maximum has
+        maxima[j] = where[o];
+        gradients[j] = grad[o];
+      }
+#pragma unroll
+      for (u32 j = 0; j < WIDE; j++) sums[j] = maxima[j] == places[j] ? gradients[j] : T(0);
+    } else {
+#pragma unroll
+      for (u32 j = 0; j < WIDE; j++) {
+        const Pixel pixel(at[j], w);
+        const u32 end_y = j < count ? w.out_height.by : 0; // nothing for a pixel that is not there
+        const u32 first_y = pixel.y < w.kernel_height.by ? 0 : (pixel.y - w.kernel_height.by) / w.stride_height + 1;
+        const u32 first_x = pixel.x < w.kernel_width.by ? 0 : (pixel.x - w.kernel_width.by) / w.stride_width + 1;
+        for (u32 oy = first_y; oy * w.stride_height.by <= pixel.y && oy < end_y; oy++)
+          for (u32 ox = first_x; ox * w.stride_width.by <= pixel.x && ox < w.out_width.by; ox++) {
+            const u32 o = pixel.window(oy, ox, w);
+            if (where[o] == pixel.place) sums[j] += grad[o];
+          }
+      }
     }
     if (p.then.wide && count == WIDE) express<true>(p.then, at, WIDE, sums);
     else express<false>(p.then, at, count, sums);

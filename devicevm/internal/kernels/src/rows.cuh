@@ -1,8 +1,24 @@
-// Expressions that know rows: instructions may sum a row, or find its maximum. A softmax is one, and so is all that comes
-// before and after it, such as the gradient of its cross entropy: nothing but the operands is read, and nothing waited for.
+// Expressions that know rows: instructions may be a softmax of the row, or its differential. So a softmax, all that comes
+// before and after it, and the gradient are one expression: nothing but the operands is read, and nothing waited for.
 #pragma once
 #include "elementwise.cuh"
 #include "reduce.cuh"
+
+// row_operation computes op if it is one of rows. Those are whole operations, as what takes time in a short kernel is
+// to fetch instructions from here and there.
+template <typename T> __device__ static INLINE bool row_operation(u32 op, T &x, T y, bool there) {
+  if (op < ROW_SOFTMAX) return false;
+  const bool log = op == ROW_LOG_SOFTMAX || op == ROW_LOG_SOFTMAX_DIFF;
+  if (op >= ROW_SOFTMAX_DIFF) {
+    const T sum = over_warp<Sum>(there ? (log ? x : x * y) : T(0));
+    x = log ? x - exponential(y) * sum : (x - sum) * y;
+    return true;
+  }
+  x -= over_warp<Maximum>(there ? x : -real<T>::inf());
+  const T e = exponential(x), sum = over_warp<Sum>(there ? e : T(0));
+  x = log ? x - logarithm(sum) : e / sum;
+  return true;
+}
 
 // rows evaluates e for rows of up to 32 elements, a warp a row.
 template <typename T> __device__ static INLINE void rows(u32 count, u32 width, const Expression &e) {
@@ -11,12 +27,8 @@ template <typename T> __device__ static INLINE void rows(u32 count, u32 width, c
     const u32 row = first + THREAD / 32, at[1] = {row * width + lane};
     const bool there = row < count && lane < width;
     T x[1] = {};
-    evaluate<false>(e.operand, e.operands, e.code, e.length, e.result, at, there, x, [&](u32 op, T(&x)[1]) INLINE_LAMBDA {
-      if (op == ROW_SUM) x[0] = over_warp<Sum>(there ? x[0] : T(0));
-      else if (op == ROW_MAX) x[0] = over_warp<Maximum>(there ? x[0] : -real<T>::inf());
-      else return false;
-      return true;
-    });
+    evaluate<false>(e.operand, e.operands, e.code, e.length, e.result, at, there, x,
+                    [&](u32 op, T(&x)[1], const T(&y)[1]) INLINE_LAMBDA { return row_operation(op, x[0], y[0], there); });
   }
 }
 
