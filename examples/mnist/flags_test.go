@@ -25,8 +25,8 @@ func TestParseFlags(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got, err = parseFlags(strings.Fields("-batch 256"), io.Discard); err != nil || got.solver != "adam" || got.learningRate != 0.002 {
-		t.Errorf("solver %s, learning rate %v, %v, want adam and the root of the batch", got.solver, got.learningRate, err)
+	if got, err = parseFlags(strings.Fields("-batch 256"), io.Discard); err != nil || got.solver != "adam" || got.learningRate != 0.001 {
+		t.Errorf("solver %s, learning rate %v, %v, want adam and its usual rate", got.solver, got.learningRate, err)
 	}
 	if got, err = parseFlags([]string{"-seed", "18446744073709551615"}, io.Discard); err != nil || got.seed != math.MaxUint64 {
 		t.Errorf("largest seed: %v, %v", got.seed, err)

@@ -2,13 +2,9 @@
 
 package main
 
-import (
-	"math"
+import G "gorgonia.org/gorgonia"
 
-	G "gorgonia.org/gorgonia"
-)
-
-// solver returns the solver that the flag -solver names.
+// newSolver returns the solver that the flag -solver names.
 func (c *config) newSolver() G.Solver {
 	rate := G.WithLearnRate(c.learningRate)
 	switch c.solver {
@@ -21,15 +17,14 @@ func (c *config) newSolver() G.Solver {
 }
 
 // learningRate is what suits a solver, found by trying. With larger batches there are fewer steps, on gradients that
-// are less noisy, so each may be longer: in proportion for the two whose steps are, by the root for Adam, whose steps
-// are about as long as its rate (Krizhevsky 2014, Malladi et al. 2022).
+// are less noisy, so each may be longer: in proportion for the two whose steps are. Adam's are about as long as its rate.
 func learningRate(solver string, batch int) float64 {
 	more := max(float64(batch), 1) / 64
 	switch solver {
 	case "momentum":
 		return 0.02 * more
 	case "adam":
-		return 0.001 * math.Sqrt(more)
+		return 0.001
 	}
 	return 0.1 * more
 }
