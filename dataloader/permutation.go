@@ -14,6 +14,11 @@ const (
 	// only make even permutations.
 	tableLen = 1024
 
+	// tabled is how many values a half of the network's word may have for its round functions to be tables: they take
+	// 12 KiB then, which the first-level cache has room for, and an epoch's are made in 20 µs. A place takes a third of
+	// the time that it takes to compute them. (They are the same functions.)
+	tabled = 1 << 10
+
 	// rounds of the Feistel network. Four make a network with good round functions hard to tell from
 	// a random permutation (Luby and Rackoff); two more leave a margin for cheap round functions.
 	rounds = 6
@@ -31,7 +36,8 @@ type epochOrder struct {
 	epoch           int
 	table           []uint16 // n <= tableLen
 	keys            [rounds]uint64
-	lowBits         uint // the network's word is highBits | lowBits, with 2^(both) < 2n
+	tables          atomic.Pointer[[rounds][tabled]uint16] // the round functions, where a half has few values
+	lowBits         uint                                   // the network's word is highBits | lowBits, with 2^(both) < 2n
 	lowMask, hiMask uint64
 }
 
@@ -75,6 +81,27 @@ func newEpochOrder(n int, seed uint64, epoch int) *epochOrder {
 	return o
 }
 
+// tabulated returns the round functions as tables, made when they are first asked for, or nil if they are too large.
+func (o *epochOrder) tabulated() *[rounds][tabled]uint16 {
+	if o.hiMask >= tabled {
+		return nil
+	}
+	if t := o.tables.Load(); t != nil {
+		return t
+	}
+	t := new([rounds][tabled]uint16)
+	for i := 0; i < rounds; i += 2 {
+		for v := range o.lowMask + 1 {
+			t[i][v] = uint16(scramble(v, o.keys[i]) & o.hiMask)
+		}
+		for v := range o.hiMask + 1 {
+			t[i+1][v] = uint16(scramble(v, o.keys[i+1]) & o.lowMask)
+		}
+	}
+	o.tables.Store(t)
+	return t
+}
+
 // fill sets dst to the indices at the places start, start+step, ... of an order of [0, n). It makes a first pass without
 // a branch, in which a processor works on several places at once: place by place an order would take a seventh of
 // the time that copying small samples does.
@@ -85,6 +112,35 @@ func (o *epochOrder) fill(n uint64, start, step int, dst []int) {
 		}
 		return
 	}
+	if t := o.tabulated(); t != nil {
+		o.lookUp(t, start, step, dst)
+	} else {
+		o.compute(start, step, dst)
+	}
+	for i, k := range dst {
+		if uint64(k) >= n {
+			dst[i] = o.at(n, uint64(k)) // on along the cycle
+		}
+	}
+}
+
+// lookUp makes one pass through the network for each place, with tables.
+func (o *epochOrder) lookUp(t *[rounds][tabled]uint16, start, step int, dst []int) {
+	low, lowMask := o.lowBits&63, o.lowMask
+	for i, k := 0, uint64(start); i < len(dst); i, k = i+1, k+uint64(step) {
+		hi, lo := k>>low, k&lowMask
+		hi ^= uint64(t[0][lo%tabled])
+		lo ^= uint64(t[1][hi%tabled])
+		hi ^= uint64(t[2][lo%tabled])
+		lo ^= uint64(t[3][hi%tabled])
+		hi ^= uint64(t[4][lo%tabled])
+		lo ^= uint64(t[5][hi%tabled])
+		dst[i] = int(hi<<low | lo)
+	}
+}
+
+// compute makes one pass through the network for each place.
+func (o *epochOrder) compute(start, step int, dst []int) {
 	low := o.lowBits & 63 // as it is; a shift by a number that may be larger takes longer
 	lowMask, hiMask := o.lowMask, o.hiMask
 	k0, k1, k2, k3, k4, k5 := o.keys[0], o.keys[1], o.keys[2], o.keys[3], o.keys[4], o.keys[5]
@@ -97,11 +153,6 @@ func (o *epochOrder) fill(n uint64, start, step int, dst []int) {
 		hi ^= scramble(lo, k4) & hiMask
 		lo ^= scramble(hi, k5) & lowMask
 		dst[i] = int(hi<<low | lo)
-	}
-	for i, k := range dst {
-		if uint64(k) >= n {
-			dst[i] = o.at(n, uint64(k)) // on along the cycle
-		}
 	}
 }
 
@@ -122,6 +173,11 @@ func (o *epochOrder) at(n uint64, k uint64) int {
 }
 
 func (o *epochOrder) encrypt(x uint64) uint64 {
+	if t := o.tables.Load(); t != nil {
+		var one [1]int
+		o.lookUp(t, int(x), 0, one[:])
+		return uint64(one[0])
+	}
 	hi, lo := x>>o.lowBits, x&o.lowMask
 	for i := 0; i < rounds; i += 2 {
 		hi ^= scramble(lo, o.keys[i]) & o.hiMask
