@@ -12,7 +12,10 @@
 // thread, pushes the device's context, makes all its calls, and pops it, which puts back what the
 // program had current. A copy and the record of its event share one push. From the driver for CUDA 13 on
 // calls that take a stream or an event, which are all that a copy needs, do without: they run in the
-// stream's context, whatever is current.
+// stream's context, whatever is current. So other code may leave any context current on any thread, or none. If it
+// has destroyed one that is current on another thread, as gorgonia.org/cu does, copies on that thread are refused; then
+// they too push the device's context. What was current is so again afterwards, a context that is no more included: it is
+// the program's to replace.
 //
 // # Kernels
 //
