@@ -94,7 +94,7 @@ func WithSeed(seed uint64) Option {
 }
 
 // WithReadEvery makes only each n-th run, the n-th first, copy values to the host, where Read and Node.Value find
-// them. The default is 1. [VM.Value] always gives the latest.
+// them. The default is 1. [VM.Value] always gives the latest. On a GPU the runs in between are not waited for.
 func WithReadEvery(n int) Option {
 	return func(o *options) error {
 		if n < 1 {

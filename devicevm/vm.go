@@ -330,6 +330,9 @@ func (vm *VM) Close() error {
 func (vm *VM) release() error {
 	vm.closed = true
 	var errs []error
+	if vm.machine != nil { // first: it waits for runs that are under way
+		errs = append(errs, vm.machine.close())
+	}
 	for _, s := range vm.slots {
 		errs = append(errs, s.release())
 	}
@@ -340,9 +343,6 @@ func (vm *VM) release() error {
 		if t != nil {
 			errs = append(errs, t.Release())
 		}
-	}
-	if vm.machine != nil {
-		errs = append(errs, vm.machine.close())
 	}
 	errs = append(errs, vm.session.leave())
 	vm.slots, vm.states, vm.at = nil, nil, places{}

@@ -28,6 +28,9 @@ func TestParseFlags(t *testing.T) {
 	if got, err = parseFlags(strings.Fields("-batch 256"), io.Discard); err != nil || got.solver != "adam" || got.learningRate != 0.001 {
 		t.Errorf("solver %s, learning rate %v, %v, want adam and its usual rate", got.solver, got.learningRate, err)
 	}
+	if got, err = parseFlags(strings.Fields("-solver sgd -batch 128"), io.Discard); err != nil || got.learningRate != 0.2 {
+		t.Errorf("learning rate %v, %v, want twice that of a batch of 64", got.learningRate, err)
+	}
 	if got, err = parseFlags([]string{"-seed", "18446744073709551615"}, io.Discard); err != nil || got.seed != math.MaxUint64 {
 		t.Errorf("largest seed: %v, %v", got.seed, err)
 	}

@@ -4,7 +4,8 @@
 // A [Machine] loads kernels when the first code needs them, once. Compile turns a program, whose values lie at given addresses, into [Code]: a
 // list of issues to a stream and a table of what kernels read beside tensors (which operands an expression has,
 // strides, the geometry of windows). The first run of Code captures what it issues; later ones
-// launch the graph. Operations that only the host can compute cut a program into several graphs.
+// launch the graph, in which work waits for what it uses, and runs beside the rest. Operations that only the host can
+// compute cut a program into several graphs.
 //
 // # Products
 //
