@@ -63,8 +63,9 @@ func (r *run) returned(s *slot, byLoop bool) {
 	if r.waiting.Load() == 0 || r.looking.Load() > 0 {
 		return // whoever is about to wait looks at the stack once more, and who looks does too
 	}
-	r.mu.Lock() // a worker that waits has left it
-	r.mu.Unlock()
+	r.mu.Lock()
+	r.news.Add(1)
+	r.mu.Unlock() // a worker that was about to wait does now, and is not missed
 	r.work.Signal()
 }
 
