@@ -6,11 +6,11 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// trainDevice trains on the batches on a device, and returns the loss of each.
+// trainDevice trains on the batches on a GPU, or without one on the software device, and returns the loss of each.
 func trainDevice(batches []batch) (losses []float64, err error) {
 	net := build()
 	solver := G.NewAdamSolver(G.WithLearnRate(0.01))
-	dev, err := asynccopy.OpenSoft()
+	dev, err := asynccopy.OpenDefault()
 	if err != nil {
 		return nil, err
 	}
