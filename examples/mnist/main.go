@@ -3,7 +3,7 @@
 //
 //	go run github.com/pintensor/pin/examples/mnist                     # 784-300-100-10, 2 epochs, 97 %
 //	go run github.com/pintensor/pin/examples/mnist -model cnn -plot loss.png
-//	go run github.com/pintensor/pin/examples/mnist -model convnet      # for a GPU: 98.8 % after 3 epochs
+//	go run github.com/pintensor/pin/examples/mnist -model convnet -batch 256 -epochs 3   # for a GPU: 98.8 %
 //	go run github.com/pintensor/pin/examples/mnist -h                  # all flags
 //
 // Read run.go first: it is what a program of your own would look like. dataset.go is how samples get
