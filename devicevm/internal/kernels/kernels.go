@@ -172,10 +172,10 @@ func (i Instruction) pack() uint32 {
 // Expression is instructions over operands, for each element of results of the same size. Result has their device
 // addresses. Kernels take it by value, as their last parameter: [Words] of it are the last arguments of a launch.
 type Expression struct {
-	Length, Operands, Wide, _ uint32
-	Operand                   [MaxOperands]Operand
-	Result                    [MaxResults]uint64
-	Code                      [MaxInstructions]uint32
+	Length, Operands, Wide, Brief uint32
+	Operand                       [MaxOperands]Operand
+	Result                        [MaxResults]uint64
+	Code                          [MaxInstructions]uint32
 }
 
 // NewExpression returns the expression with the given parts, of which there may be as many as it has room for.
@@ -201,7 +201,60 @@ func NewExpression(operands []Operand, code []Instruction, results ...uint64) (E
 	for i, in := range code {
 		e.Code[i] = in.pack()
 	}
+	e.Brief = brief(code, len(operands))
 	return e, nil
+}
+
+// What brief expressions do with x and y.
+const (
+	readX = 1 << iota // x is the first operand, else what the kernel has
+	addY
+	storeSum // as the second result
+	rectify
+	maskByY
+)
+
+// brief says what code does if kernels know all of it, else it is 0: a sum with an operand, a rectifier or a mask behind it or
+// alone.
+func brief(code []Instruction, operands int) uint32 {
+	if len(code) == 0 || len(code) > 2 || code[len(code)-1].Store != 1 || operands > 2 {
+		return 0
+	}
+	does, y := uint32(0), uint32(0)
+	at := code[0].X
+	switch {
+	case at == 0 && (operands == 2 || code[0].Y == 0 || code[0].Op == Copy):
+		does, y = readX, 1
+	case at != Previous:
+		return 0
+	}
+	last := code[len(code)-1]
+	if len(code) == 2 {
+		first := code[0]
+		switch {
+		case first.Keep > 0 || first.Store != 0 && first.Store != 2 || last.Op != Mask || last.X != Previous:
+			return 0
+		case first.Op == Add && first.Y == y && operands == int(y)+1:
+			does |= addY
+		case first.Op != Copy:
+			return 0
+		}
+		if first.Store == 2 {
+			does |= storeSum
+		}
+		at = Previous
+	}
+	switch {
+	case last.Keep > 0 || last.X != at:
+		return 0
+	case last.Op == Add && len(code) == 1 && last.Y == y && operands == int(y)+1:
+		return does | addY
+	case last.Op == Mask && last.Y == at && (len(code) == 2 || operands == int(y)):
+		return does | rectify
+	case last.Op == Mask && last.Y == y && operands == int(y)+1:
+		return does | maskByY
+	}
+	return 0
 }
 
 // Words returns the words of a struct that is a kernel's last parameter. Its size must be a multiple of a word's.

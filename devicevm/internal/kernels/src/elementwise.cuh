@@ -44,10 +44,12 @@ enum { PREVIOUS = 0x40, KEPT = 0x80, SLOTS = 15, OPERANDS = 12, RESULTS = 4, LON
 // x and y are each the number of an operand, PREVIOUS for the result of the instruction before, or KEPT + the slot that
 // an earlier one kept its result in: keep is that slot + 1, or 0. store is the number of the result that it is, + 1, or 0.
 //
+// brief, if it is not 0, says what all of the code is: see express.
+//
 // Kernels have it as a parameter by value, the last: what to read is known then without reading memory. It must
 // only be read in place there, through references that are inlined, or compilers copy it to each thread's memory.
 struct Expression {
-  u32 length, operands, wide, unused;
+  u32 length, operands, wide, brief;
   Operand operand[OPERANDS];
   u64 result[RESULTS];
   u32 code[LONGEST];
@@ -201,12 +203,28 @@ __device__ static INLINE void evaluate(const Operand *operand, u32 operands, con
   evaluate<NEXT>(operand, operands, code, length, result, at, count, x, [](u32, T(&)[N], const T(&)[N]) INLINE_LAMBDA { return false; });
 }
 
+// What brief expressions do with x and an operand y, in this order. The sum is result 1, what is last is result 0.
+enum Brief : u32 { READ_X = 1, ADD_Y = 2, STORE_SUM = 4, RECTIFY = 8, MASK_BY_Y = 16 };
+
 // express evaluates e for the elements at of its results, of which there are count. x is what PREVIOUS means in the first
-// instruction; without instructions x is the result. Other kernels call it with what they have computed.
+// instruction; without instructions x is the result. Other kernels call it with what they have computed. Layers and
+// their gradients are brief: their instructions are here one after the other, and so in the caches sooner.
 template <bool NEXT = false, typename T, u32 N>
-__device__ __attribute__((always_inline)) static inline void express(const Expression &e, const u32 (&at)[N], u32 count, T (&x)[N]) {
-  if (e.length == 0) return store<NEXT>(e.result[0], at, count, x);
-  evaluate<NEXT>(e.operand, e.operands, e.code, e.length, e.result, at, count, x);
+__device__ static INLINE void express(const Expression &e, const u32 (&at)[N], u32 count, T (&x)[N]) {
+  if (e.length > 0 && !e.brief) return evaluate<NEXT>(e.operand, e.operands, e.code, e.length, e.result, at, count, x);
+  T y[N] = {};
+  const u32 brief = e.brief, reads = brief & READ_X;
+  if (reads) fetch<NEXT>(e.operand[0], at, count, x);
+  if (e.operands > reads) fetch<NEXT>(e.operand[reads], at, count, y);
+#pragma unroll
+  for (u32 j = 0; j < N; j++) x[j] = brief & ADD_Y ? x[j] + y[j] : x[j];
+  if (brief & STORE_SUM) store<NEXT>(e.result[1], at, count, x);
+#pragma unroll
+  for (u32 j = 0; j < N; j++) {
+    if (brief & RECTIFY) x[j] = x[j] * T(x[j] >= 0);
+    if (brief & MASK_BY_Y) x[j] = x[j] * T(y[j] >= 0);
+  }
+  store<NEXT>(e.result[0], at, count, x);
 }
 
 // elementwise evaluates e for n elements, of which a thread has WIDE at a time.
