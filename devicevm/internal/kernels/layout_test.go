@@ -183,4 +183,10 @@ func testMaxPoolOfNaN(t *testing.T) {
 	if got[0] == got[0] || got[1] == got[1] || where[0] != 1 || where[1] != 2 {
 		t.Errorf("%v at %v, want NaN at [1 2]", got, where)
 	}
+	w = window(1, 1, 2, 4, 2, 2, 2, 2, 1, 1, 0, 0)
+	nan := float32(math.NaN())
+	run(t, "max_pool_f32", [3]uint32{1, 1, 1}, []float32{1, nan, 3, 4, nan, 0, 5, nan}, got, where, &w)
+	if got[0] == got[0] || got[1] == got[1] || where[0] != 1 || where[1] != 7 {
+		t.Errorf("%v at %v, want NaN at [1 7]", got, where)
+	}
 }

@@ -16,16 +16,27 @@ template <typename T> __device__ static INLINE void max_pool(const T *in, T *out
     const T *image = in + (u64)plane * w.height.by * w.width.by;
     T most = lowest(T());
     int at = -1;
-    for (u32 ky = 0; ky < w.kernel_height.by; ky++) {
-      int y = (int)(oy * w.stride_height.by + ky) - w.pad_height;
-      if (y < 0 || y >= (int)w.height.by) continue;
-      for (u32 kx = 0; kx < w.kernel_width.by; kx++) {
-        int x = (int)(ox * w.stride_width.by + kx) - w.pad_width;
-        if (x < 0 || x >= (int)w.width.by) continue;
-        T v = image[y * (int)w.width.by + x];
-        if (v > most || (v != v && most == most)) { // a NaN stays
-          most = v;
-          at = y * (int)w.width.by + x;
+    auto look = [&](T v, int place) INLINE_LAMBDA {
+      if (v > most || (v != v && most == most)) { // a NaN stays
+        most = v;
+        at = place;
+      }
+    };
+    const int top = (int)(oy * w.stride_height.by) - w.pad_height, left = (int)(ox * w.stride_width.by) - w.pad_width;
+    if (w.kernel_height.by == 2 && w.kernel_width.by == 2 && top >= 0 && left >= 0 && top + 1 < (int)w.height.by && left + 1 < (int)w.width.by) {
+      const int first = top * (int)w.width.by + left, second = first + (int)w.width.by;
+      const T v[4] = {image[first], image[first + 1], image[second], image[second + 1]}; // all on their way at once
+      look(v[0], first);
+      look(v[1], first + 1);
+      look(v[2], second);
+      look(v[3], second + 1);
+    } else {
+      for (u32 ky = 0; ky < w.kernel_height.by; ky++) {
+        int y = top + (int)ky;
+        if (y < 0 || y >= (int)w.height.by) continue;
+        for (u32 kx = 0; kx < w.kernel_width.by; kx++) {
+          int x = left + (int)kx;
+          if (x >= 0 && x < (int)w.width.by) look(image[y * (int)w.width.by + x], y * (int)w.width.by + x);
         }
       }
     }
