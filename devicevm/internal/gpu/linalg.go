@@ -162,7 +162,7 @@ var tilingOf = func(p product, double bool) tiling {
 			return split(p, small, parts)
 		}
 	}
-	return split(p, tiny, min(busy/2/tiles(p, tiny), deep/384))
+	return split(p, tiny, min(busy/2/tiles(p, tiny), deep/192))
 }
 
 // quick reports whether our kernels are quicker than cuBLAS, for a product whose elements go through more (then) or not: for

@@ -68,7 +68,7 @@ template <typename T, u32 BM, u32 BN, u32 TM, u32 TN>
 __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *arrived, const Product &p) {
   typedef Tile<T, BM, BN, TM, TN> Sum;
   enum : u32 {
-    SIZE = BM * BN, PER = SIZE / 256, N = PER < 4 ? PER : 4,
+    SIZE = BM * BN, N = SIZE / 256 < 4 ? SIZE / 256 : 4,
     ROOM = 2 * Sum::STAGE / SIZE, PLANES = Sum::GROUPS < ROOM ? Sum::GROUPS : ROOM,
   };
   __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];
@@ -81,44 +81,60 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
     }
     if (s.group < PLANES) s.each([&](u32 at, T x) INLINE_LAMBDA { memory[s.group * SIZE + at] = x; });
     sync();
-    auto groups_of = [&](u32 at) INLINE_LAMBDA {
-      T x = 0;
+    auto groups_of = [&](u32 at) INLINE_LAMBDA { // N neighbours
+      Strip<T, N> x, y;
+      x.read(memory + at);
 #pragma unroll
-      for (u32 g = 0; g < PLANES; g++) x += memory[g * SIZE + at];
+      for (u32 g = 1; g < PLANES; g++) {
+        y.read(memory + g * SIZE + at);
+        x.add(y);
+      }
       return x;
     };
     const T *all = partial + (u64)number * p.splits.by * SIZE;
     if (p.splits.by > 1) {
       T *mine = partial + (u64)BLOCK * SIZE;
 #pragma unroll
-      for (u32 j = 0; j < PER; j++) mine[THREAD + 256 * j] = groups_of(THREAD + 256 * j);
+      for (u32 j = N * THREAD; j < SIZE; j += N * 256) groups_of(j).write(mine + j);
       if (!arrive(&arrived[number], p.splits.by)) return;
     }
 #pragma unroll 1
-    for (u32 j = 0; j < PER; j += N) {
+    for (u32 place = N * THREAD; place < SIZE; place += N * 256) {
+      Strip<T, N> sum;
+      if (p.splits.by == 1) sum = groups_of(place);
+      else {
+        constexpr u32 READS = 64 / sizeof(T) / N; // of parts that are under way at once
+        sum.read(all + place);
+        for (u32 k = 1; k < p.splits.by; k += READS) {
+          Strip<T, N> part[READS];
+          const T *from = all + (u64)k * SIZE + place;
+#pragma unroll
+          for (u32 l = 0; l < READS; l++)
+            if (k + l < p.splits.by) part[l].read(from + l * SIZE);
+#pragma unroll
+          for (u32 l = 0; l < READS; l++)
+            if (k + l < p.splits.by) sum.add(part[l]);
+        }
+      }
+      u32 row = row0 + place / BN, column = column0 + place % BN, count = row < p.m && column < p.n ? p.n - column : 0;
       T x[N];
-      u32 at[N], count = 0;
+      u32 at[N];
 #pragma unroll
       for (u32 i = 0; i < N; i++) {
-        u32 place = THREAD + 256 * (j + i), row = row0 + place / BN, column = column0 + place % BN;
-        if (row < p.m && column < p.n) count = i + 1; // all are in the same column
-        at[i] = p.at(batch, row, column);
-        x[i] = p.splits.by == 1 ? groups_of(place) : T(0);
+        x[i] = sum.get(i);
+        at[i] = p.at(batch, row, column + i);
       }
-      constexpr u32 READS = 64 / sizeof(T) / N; // of parts that are under way at once, for each of N
-      for (u32 k = 0; p.splits.by > 1 && k < p.splits.by; k += READS) {
-        T y[N][READS];
-        const T *part = all + (u64)k * SIZE + THREAD + 256 * j;
+      // Neighbours in the tile are neighbours in C but where its rows, or images, end at no multiple of N.
+      if (N > 1 && p.then.wide && count >= N && at[0] % N == 0 && at[N - 1] == at[0] + N - 1) express<(N > 1)>(p.then, at, N, x);
+      else
+#pragma unroll 1
+        for (u32 i = 0; i < N && i < count; i++) {
+          u32 one[1] = {p.at(batch, row, column + i)};
+          T y[1] = {x[0]};
 #pragma unroll
-        for (u32 i = 0; i < N; i++)
-#pragma unroll
-          for (u32 l = 0; l < READS; l++) y[i][l] = k + l < p.splits.by ? part[l * SIZE + 256 * i] : T(0);
-#pragma unroll
-        for (u32 i = 0; i < N; i++)
-#pragma unroll
-          for (u32 l = 0; l < READS; l++) x[i] += y[i][l];
-      }
-      express(p.then, at, count, x);
+          for (u32 l = 1; l < N; l++) y[0] = i == l ? x[l] : y[0];
+          express<false>(p.then, one, 1, y);
+        }
     }
   });
 }

@@ -10,6 +10,10 @@ template <typename T, u32 N> struct Strip {
 
   __device__ INLINE T get(u32 i) const { return part[i / WIDTH][i % WIDTH]; }
   __device__ INLINE void set(u32 i, T x) { part[i / WIDTH][i % WIDTH] = x; }
+  __device__ INLINE void add(const Strip &o) {
+#pragma unroll
+    for (u32 i = 0; i < N / WIDTH; i++) part[i] += o.part[i];
+  }
   __device__ INLINE void read(const T *from) {
 #pragma unroll
     for (u32 i = 0; i < N / WIDTH; i++) part[i] = ((const Vector *)from)[i];
