@@ -20,7 +20,7 @@ type product struct {
 	stepA, stepB   int
 	sum            bool
 	places         int  // not 0: the columns are (image, place), and C is (image, m, place),
-	placesA        bool // or the rows are, and A is (image, k, place)
+	placesA        bool // or the rows, or if A is not transposed k, is, and the images of A are stepA apart
 }
 
 // results is how many there are.
@@ -75,11 +75,14 @@ func imageMatMul(op plan.ImageMatMul) product {
 	return p
 }
 
-// joined returns one product for those of images that have an operand in common, so that no tile ends where an image does:
-// if their B are the columns of one matrix, or their A the rows.
+// joined returns one product for those of images that have an operand in common, or are added up, so that no tile, nor chunk
+// of k, ends where an image does.
 func (p product) joined() product {
 	switch {
-	case p.batch == 1 || p.sum:
+	case p.batch == 1:
+	case p.sum && !p.transA && !p.transB && p.stepB == p.n*p.k:
+		p.k, p.batch, p.sum, p.places, p.placesA = p.k*p.batch, 1, false, p.k, true
+	case p.sum:
 	case p.stepA == 0 && p.transB && p.stepB == p.n*p.k:
 		p.n, p.batch, p.places = p.n*p.batch, 1, p.n
 	case p.stepB == 0 && p.transA && p.m%4 == 0:

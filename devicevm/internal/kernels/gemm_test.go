@@ -18,6 +18,7 @@ func testProduct[T float](t *testing.T) {
 	for _, c := range []shape{
 		{1, 1, 1, 1, 1, 0, ""}, {1, 64, 10, 100, 1, 0, ""}, {1, 33, 130, 17, 1, 3, ""}, {3, 5, 8, 16, 1, 0, ""}, {1, 40, 68, 72, 2, 0, ""},
 		{2, 20, 12, 140, 12, 4, ""}, {3, 20, 18, 9, 1, 0, "one b"}, {5, 9, 18, 13, 2, 0, "sum"}, {3, 9, 18, 20, 1, 0, "sum"}, {3, 20, 9, 13, 1, 0, "places"}, {3, 20, 9, 13, 1, 0, "places of a"},
+		{3, 9, 18, 20, 1, 0, "places of k"}, {7, 20, 9, 13, 2, 0, "places of k"}, {3, 9, 18, 76, 2, 0, "places of k"},
 	} {
 		for transposed := range uint32(4) {
 			ta, tb := transposed&1, transposed>>1
@@ -44,6 +45,11 @@ func testProduct[T float](t *testing.T) {
 					continue
 				}
 				stepB = 0
+			case "places of k":
+				if ta == 1 || tb == 1 {
+					continue
+				}
+				batch, stepC = 1, 0
 			case "sum":
 				batch, images, stepC = 1, c.batch, 0
 			}
@@ -62,7 +68,17 @@ func testProduct[T float](t *testing.T) {
 				if want := []string{"product_tiny", "product_small", "product_medium", "product_large"}[i]; kernel.Name != want {
 					t.Fatalf("kernel %d is %s, want %s", i, kernel.Name, want)
 				}
-				depth := (c.k + c.splits - 1) / c.splits
+				m, n, k, matrices, places := c.m, c.n, c.k, batch, Divisor{}
+				placesA := uint32(0)
+				switch c.kind {
+				case "places":
+					n, matrices, places = n*batch, 1, NewDivisor(n)
+				case "places of k":
+					k, places, placesA = k*c.batch, NewDivisor(k), 1
+				case "places of a":
+					m, matrices, places, placesA = m*batch, 1, NewDivisor(m), 1
+				}
+				depth := (k + c.splits - 1) / c.splits
 				if c.splits > 1 { // of whole quads
 					depth = (depth + 3) / 4 * 4
 				}
@@ -70,17 +86,9 @@ func testProduct[T float](t *testing.T) {
 					depth = (images + c.splits - 1) / c.splits
 				}
 				if kernel.Plain {
-					depth = max(c.k, images)
+					depth = max(k, images)
 				}
-				m, n, matrices, places := c.m, c.n, batch, Divisor{}
-				placesA := uint32(0)
-				switch c.kind {
-				case "places":
-					n, matrices, places = n*batch, 1, NewDivisor(n)
-				case "places of a":
-					m, matrices, places, placesA = m*batch, 1, NewDivisor(m), 1
-				}
-				p := Product{BatchA: uint64(stepA), BatchB: uint64(stepB), M: m, N: n, K: c.k, RowA: rowA, RowB: rowB, TransposeA: ta, TransposeB: tb,
+				p := Product{BatchA: uint64(stepA), BatchB: uint64(stepB), M: m, N: n, K: k, RowA: rowA, RowB: rowB, TransposeA: ta, TransposeB: tb,
 					VectorsA: aligned(rowA), VectorsB: aligned(rowB), Images: images, PlacesA: placesA, Places: places}
 				tiles := p.Divide(kernel, matrices, depth)
 				blocks := tiles * p.Splits.By

@@ -14,7 +14,7 @@ type Product struct {
 	Depth                  uint32  // K, or the Images, are summed in parts, each of Depth (of K a multiple of 4) but the last
 	PlacesA                uint32  // a flag, see Places
 	Splits, Tiles, Across  Divisor // those parts; tiles of a C, and of a row of it
-	Places                 Divisor // not by 0: columns are (image, place), and C is (image, M, place)
+	Places                 Divisor // not by 0: columns are (image, place), and C is (image, M, place); with PlacesA rows, or K if A is not transposed, is, and images of A are BatchA apart
 	Then                   Expression
 }
 

@@ -19,7 +19,7 @@ struct Product {
   u32 places_a;                  // see places
   Divisor splits, tiles, across; // so many parts; tiles of a C, and of a row of it
   Divisor places;                // not by 0: columns are (image, place), and C is (image, m, place), or with places_a
-                                 // rows are, and A is (image, k, place): transposed, batch_a from image to image
+                                 // rows, or if A is not transposed k, is, and images of A are batch_a apart
   Expression then;
 
   // The index in C of an element of the matrix of a batch.

@@ -18,14 +18,14 @@ template <typename T> struct Matrix {
   u32 row, length; // from one row in memory to the next; how many i there are
   bool along;      // rows in memory run along i, not k
   bool vectors;    // all rows begin at a multiple of 16 bytes
-  Divisor places;  // not by 0, and a multiple of 4: i is (image, place), along which rows run, and images are jump apart
+  Divisor places;  // not by 0: what rows in memory run along is (image, place), and images are jump apart
   u64 jump;
 
-  // The elements from the beginning of a row to i.
-  __device__ INLINE u64 offset(u32 i) const {
-    if (places.by == 0) return i;
-    u32 image = i / places;
-    return image * jump + (i - image * places.by);
+  // The elements from the beginning of a row to what is at x of it.
+  __device__ INLINE u64 offset(u32 x) const {
+    if (places.by == 0) return x;
+    u32 image = x / places;
+    return image * jump + (x - image * places.by);
   }
 };
 
@@ -39,23 +39,27 @@ template <typename T, u32 B, u32 KC> struct Panel {
   };
   static_assert(KC * B % 1024 == 0 && LINE % LOW == 0 && 8 % (LINE / LOW) == 0, "quads do not divide evenly");
 
+  Matrix<T> m;
   const T *from; // the first quad, of the next chunk
+  const T *line; // its row, if rows run along k
+  u32 at;        // its k
   u64 apart;     // elements from one quad to the next
   u64 chunk;     // from one chunk to the next
   u32 k;         // of the first quad, in the chunk
   u32 valid;     // along i: elements of a quad that there are; else how many quads are in rows that there are
   u32 place;     // of the first quad in shared memory
-  bool along, vectors, whole;
+  bool whole;
 
   __device__ static INLINE u32 place_of(u32 i, u32 k) { return k * B + (i ^ (k / 4 % SWIZZLE * 4)); }
 
   // The quads of rows (or columns) from first on, and of k from begin on.
-  __device__ INLINE Panel(const Matrix<T> &m, u32 first, u32 begin) : along(m.along), vectors(m.vectors) {
+  __device__ INLINE Panel(const Matrix<T> &matrix, u32 first, u32 begin) : m(matrix) {
     u32 i;
-    if (along) {
+    if (m.along) {
       i = THREAD % (B / 4) * 4;
       k = THREAD / (B / 4);
       u32 left = first + i < m.length ? m.length - first - i : 0;
+      line = m.data;
       valid = left < 4 ? left : 4;
       whole = valid == 4;
       from = m.data + (u64)(begin + k) * m.row + m.offset(first + i);
@@ -68,34 +72,41 @@ template <typename T, u32 B, u32 KC> struct Panel {
       u32 left = first + i < m.length ? (m.length - first - i + NEXT_I - 1) / NEXT_I : 0;
       valid = left < QUADS ? left : (u32)QUADS;
       whole = valid == QUADS;
-      from = m.data + (u64)(first + i) * m.row + begin + k;
+      line = m.data + (u64)(first + i) * m.row;
+      from = line + m.offset(begin + k);
       apart = (u64)NEXT_I * m.row;
       chunk = KC;
     }
+    at = begin + k;
     place = place_of(i, k);
   }
 
   // load reads the quads of a chunk of which have k are left, and goes on to the next. What is beyond the matrix is 0.
   __device__ INLINE void load(u32 have, Quad<T> (&to)[QUADS]) {
-    if (vectors && whole && have >= KC) {
+    bool images = m.places.by != 0 && !m.along; // the next place may be in another
+    if (m.vectors && whole && have >= KC) {
 #pragma unroll
       for (u32 j = 0; j < QUADS; j++) to[j].read(from + j * apart);
     } else {
 #pragma unroll
       for (u32 j = 0; j < QUADS; j++) {
-        u32 at = along ? k + j * NEXT_K : k, n = at >= have ? 0 : along ? valid : j >= valid ? 0 : have - at < 4 ? have - at : 4;
-        if (n == 4 && vectors) to[j].read(from + j * apart);
+        u32 l = m.along ? k + j * NEXT_K : k, n = l >= have ? 0 : m.along ? valid : j >= valid ? 0 : have - l < 4 ? have - l : 4;
+        if (n == 4 && m.vectors) to[j].read(from + j * apart);
         else
 #pragma unroll
-          for (u32 c = 0; c < 4; c++) to[j].set(c, c < n ? from[j * apart + c] : T(0));
+          for (u32 c = 0; c < 4; c++) {
+            const T *one = images ? line + m.offset(at + c) : from + c;
+            to[j].set(c, c < n ? one[j * apart] : T(0));
+          }
       }
     }
-    from += chunk;
+    at += KC;
+    from = images ? line + m.offset(at) : from + chunk;
   }
 
   // store writes them to shared memory.
   __device__ INLINE void store(const Quad<T> (&quad)[QUADS], T *to) const {
-    if (along) {
+    if (m.along) {
 #pragma unroll
       for (u32 j = 0; j < QUADS; j++) // the place for a k that is j * NEXT_K further: the bits of both are apart
         quad[j].write(to + (place ^ (j * NEXT_K / 4 % SWIZZLE * 4)) + j * NEXT_K * B);
