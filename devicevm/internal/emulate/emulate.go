@@ -74,7 +74,7 @@ var load = sync.OnceValues(func() (*Library, error) {
 		return nil, err
 	}
 	object := filepath.Join(dir, "kernels.so")
-	out, err := exec.Command(compiler, "-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-x", "c++", "-DEMULATE", "-I", dir,
+	out, err := exec.Command(compiler, "-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-x", "c++", "-DEMULATE", "-I", dir,
 		"-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas", filepath.Join(dir, "emulate.cpp"), "-o", object).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", compiler, err, out)

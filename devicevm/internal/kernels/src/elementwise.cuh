@@ -147,7 +147,7 @@ __device__ static INLINE void store(u64 result, const u32 (&at)[N], u32 count, c
   if (NEXT) {
 #pragma unroll
     for (u32 j = 0; j < N; j += wide<T>::n) {
-      typename wide<T>::type v;
+      typename wide<T>::type v = {};
 #pragma unroll
       for (u32 k = 0; k < wide<T>::n; k++) v[k] = x[(j + k) % N];
       *(typename wide<T>::type *)(out + at[0] + j) = v;
