@@ -145,10 +145,10 @@ measure() {
 		bench load ./dataloader '^BenchmarkLoader$/./mode=loader$/workers=1$'
 		bench load ./dataloader '^BenchmarkBesideGather$'
 		peer load torch_baseline.py load
-		bench load ./dataloader '^BenchmarkTuning$' 0.1s
 		export IMAGES_DIR=$bin/images # the same for both
 		bench load ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|4|16)$' 1x
 		peer load torch_images.py 4 16
+		bench load ./dataloader '^BenchmarkTuning$' 0.1s
 		;;
 	train)
 		bench train . '^BenchmarkTrain$' 0.5s
