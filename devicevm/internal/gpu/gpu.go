@@ -23,8 +23,12 @@
 // instructions over up to some operands, with several results. Kernels interpret it; the code is uniform over the grid, and
 // one kernel serves every graph. It is a parameter by value, so that the operands are read at once: through tables in
 // memory each would be three reads in turn. Products and gradients of poolings evaluate one on what they have computed.
-// The softmax of up to 32 classes, its gradient and all between is an expression whose instructions sum rows; other steps on
+// The softmax of up to 32 classes, its gradient and all between are an expression with a warp for each row; other steps on
 // small tensors, as the loss's sum and mean, are a sequence, which one block computes.
+//
+// Each interpreted instruction is elsewhere in the code, which is not in a processor's caches yet when a kernel begins: one of
+// eleven instructions took 6.5 µs on an H200 (ncu, gpu__time_duration), where a kernel that reads and writes takes 2.5. So
+// biases, rectifiers, masks and softmax are one instruction each, or not interpreted at all.
 //
 // # Determinism
 //
