@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -18,7 +19,8 @@ import (
 
 // ToDeviceBatchInto copies each tensor of ts into the one at its place in dst, as ToDeviceInto does. Those in pinned
 // memory whose elements are contiguous share one event, recorded behind the last of them, so that whoever waits for
-// several waits once; others have one each.
+// several waits once; others have one each. Of tensors in dst that are the same, or share memory, a later one's copy follows
+// an earlier one's.
 //
 // With nonBlocking the tensors in ts must not change until Wait of those in dst. After an error some may have been
 // copied.
@@ -58,7 +60,8 @@ func (s *Stream) toDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, waits bool
 	if err := c.send(s); err != nil {
 		return err
 	}
-	for _, i := range c.others {
+	for _, other := range c.others {
+		i := other.i
 		layout, err := layoutOf(ts[i])
 		if err != nil {
 			return fmt.Errorf("ts[%d]: %w", i, err)
@@ -73,7 +76,13 @@ func (s *Stream) toDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, waits bool
 // convoy is copies that share an event. It is used again: its slices have grown then.
 type convoy struct {
 	members []traveller
-	others  []int // places of tensors that go by themselves
+	others  []place // of tensors that go by themselves, after the members
+}
+
+// place is a tensor's in the lists, and the memory that it is copied into.
+type place struct {
+	i   int
+	dst *buffer
 }
 
 // traveller is one copy.
@@ -87,6 +96,7 @@ var convoys = sync.Pool{New: func() any { return new(convoy) }}
 
 func (c *convoy) free() {
 	clear(c.members)
+	clear(c.others)
 	c.members, c.others = c.members[:0], c.others[:0]
 	convoys.Put(c)
 }
@@ -107,9 +117,9 @@ func (c *convoy) add(s *Stream, x *Tensor, t *tensor.Dense, i int) error {
 	if err != nil {
 		return fmt.Errorf("ts[%d]: %w", i, err)
 	}
-	if !direct(layout, hold) {
+	if !direct(layout, hold) || c.follows(x) {
 		hold.Done()
-		c.others = append(c.others, i)
+		c.others = append(c.others, place{i, x.buf})
 		return nil
 	}
 	a, err := x.begin(s, true)
@@ -119,6 +129,12 @@ func (c *convoy) add(s *Stream, x *Tensor, t *tensor.Dense, i int) error {
 	}
 	c.members = append(c.members, traveller{a, hold, unsafe.Pointer(unsafe.SliceData(t.Raw))})
 	return nil
+}
+
+// follows reports whether a tensor that goes by itself goes into the memory of x: what is copied there after it must go
+// after it.
+func (c *convoy) follows(x *Tensor) bool {
+	return slices.ContainsFunc(c.others, func(p place) bool { return p.dst == x.buf })
 }
 
 // direct reports whether the device can copy by itself.

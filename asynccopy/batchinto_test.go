@@ -52,6 +52,25 @@ func TestToDeviceBatchInto(t *testing.T) {
 	})
 }
 
+// TestToDeviceBatchIntoOneTensorTwice: the last copy into it stays, whichever of the sources are page-locked.
+func TestToDeviceBatchIntoOneTensorTwice(t *testing.T) {
+	onEach(t, func(r *rig) {
+		s := r.stream()
+		x := must(s.Empty(tensor.Uint8, 4096))(r)
+		part := must(x.Part(0, tensor.Uint8, 4096))(r)
+		free, pinned := pageable(4096, 1), r.pinned(4096, 2)
+		for _, dst := range [][]*asynccopy.Tensor{{x, x}, {x, part}, {part, x}} {
+			r.ok(s.ToDeviceBatchInto(dst, []*tensor.Dense{free, pinned}, true))
+			r.holds(s, x, 2)
+			r.ok(s.ToDeviceBatchInto(dst, []*tensor.Dense{pinned, free}, true))
+			r.holds(s, x, 1)
+		}
+		r.ok(x.Release())
+		r.ok(part.Release())
+		r.release(pinned)
+	})
+}
+
 // TestToDeviceBatchIntoRefuses: an error names the place, and nothing is held afterwards.
 func TestToDeviceBatchIntoRefuses(t *testing.T) {
 	r := newRig(t, soft.New(soft.Config{Host: locking{}}))
