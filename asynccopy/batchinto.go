@@ -103,7 +103,7 @@ func (c *convoy) free() {
 
 // add makes s wait for what the copy of t into x has to follow.
 func (c *convoy) add(s *Stream, x *Tensor, t *tensor.Dense, i int) error {
-	if err := x.check(s, "ToDeviceBatchInto"); err != nil {
+	if err := x.misfit(s); err != nil {
 		return fmt.Errorf("dst[%d]: %w", i, err)
 	}
 	layout, err := layoutOf(t)

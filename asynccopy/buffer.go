@@ -47,7 +47,7 @@ type use struct {
 	foreign bool   // other code's work: anything issued to the stream until the next write may be part of it
 	write   bool   // it is a write, in no order with the last one
 	follows *Event // the write that other code's work follows
-	ended   int64  // by EndUse, of the stream's foreign uses the so manieth; 0: not
+	ended   int64  // what its stream's count of ended foreign uses came to with it, see EndUse; 0: it has not ended
 	serial  int
 }
 

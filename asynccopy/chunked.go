@@ -3,10 +3,10 @@ package asynccopy
 // This file has copies of memory that is not page-locked: the goroutines that copy between it and chunks, and the device
 // that copies between those and its own.
 //
-// One goroutine moves 8 GB/s through the host's memory, eight more than 40. What they must not do is call the driver at
-// the same time: it has a lock, and a thread that sleeps for it takes longer to wake up than a chunk to copy. So one of them
-// makes the calls for all, whoever comes first, and the others leave what they have and go on. Nobody parks where
-// a moment's waiting will do.
+// One goroutine moves 8 GB/s through the host's memory, eight move more than 40. What they must not do is call the driver
+// at the same time: it has a lock, and a thread that sleeps for it takes longer to wake up than a chunk takes to copy. So
+// one of them makes the calls for all, whoever comes first, and the others leave what they have and go on. Nobody parks
+// where a moment's waiting will do.
 
 import (
 	"runtime"
@@ -95,14 +95,14 @@ func (c *chunked) take() (off, n int) {
 // more reports whether there may be a piece to take.
 func (c *chunked) more() bool { return int(c.next.Load()) < c.count() && !c.failed.Load() }
 
-// push and pop are of the lists.
+// push adds a chunk to a list.
 func (c *chunked) push(list *[]*chunk, k *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*list = append(*list, k)
 }
 
-// popFirst returns nil if there is none.
+// popFirst takes the first chunk of a list; nil if there is none.
 func (c *chunked) popFirst(list *[]*chunk) *chunk {
 	c.mu.Lock()
 	defer c.mu.Unlock()

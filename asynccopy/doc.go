@@ -23,13 +23,13 @@
 //
 //	call                                 with nonBlocking                       without
 //	ToDevice, ToDeviceInto,              nothing; the source must not change    the copy
-//	ToDeviceBatch                        until the Tensor's Wait
+//	ToDeviceBatch, ToDeviceBatchInto     until the Tensor's Wait
 //	Copy, CopyInto                       nothing, or that x was read through    the copy
 //	                                     the host
 //	ToHost                               nothing; Download.Wait                 the copy
 //	ToHostInto                           nothing; Event.Wait                    the copy
-//	Record, Use, Used, Release,          nothing
-//	Stream.Wait
+//	Record, Use, Used, EndUse,           nothing
+//	Release, Stream.Wait
 //	Event.Wait, Synchronize              the work, or ctx
 //	Stream.Close, Device.Close, Trim     the work
 //

@@ -119,3 +119,23 @@ func (x *Tensor) use(s *Stream) {
 	x.using = slices.DeleteFunc(x.using, func(u usage) bool { return u.stream == s || u.writes != writes })
 	x.using = append(x.using, usage{s, writes})
 }
+
+// EndUse says that the work which [Tensor.Use] told of, on whichever streams, has been issued by now: what is issued
+// to them later does not count. It is [Tensor.Used] without a call of the driver, and so without an event for
+// Ready: who has to wait for the work records one then, for all uses that have ended by then. It is for memory that is
+// filled again and again, of which a use ends long before.
+//
+// It ends the uses of all tensors that share x's memory. Of a tensor that nobody uses it changes nothing.
+func (x *Tensor) EndUse() {
+	if x == nil || x.buf == nil {
+		return
+	}
+	b := x.buf
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.uses {
+		if u := &b.uses[i]; u.foreign && u.ended == 0 {
+			u.ended = u.stream.ended.Add(1)
+		}
+	}
+}

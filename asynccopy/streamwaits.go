@@ -21,14 +21,14 @@ type waited struct {
 	ended        int64 // foreign uses that had ended when all work of the stream was waited for last
 }
 
-// find returns the entry of a stream, a new one if make is set, or nil. The lock is held.
-func (w *waits) find(s *Stream, make bool) *waited {
+// find returns the entry of a stream, a new one if create is set, or nil. The lock is held.
+func (w *waits) find(s *Stream, create bool) *waited {
 	for i := range w.of {
 		if w.of[i].stream == s {
 			return &w.of[i]
 		}
 	}
-	if !make {
+	if !create {
 		return nil
 	}
 	entry := &w.of[w.turn]
@@ -76,24 +76,4 @@ func (w *waits) addAll(other *Stream, ended int64) {
 	defer w.mu.Unlock()
 	had := w.find(other, true)
 	had.ended = max(had.ended, ended)
-}
-
-// EndUse says that the work which [Tensor.Use] told of, on whichever streams, has been issued by now: what is issued
-// to them later does not count. It is [Tensor.Used] without a call of the driver, and so without an event for
-// Ready: who has to wait for the work records one then, for all uses that have ended by then. It is for memory that is
-// filled again and again, of which a use ends long before.
-//
-// It ends the uses of all tensors that share x's memory. Of a tensor that nobody uses it changes nothing.
-func (x *Tensor) EndUse() {
-	if x == nil || x.buf == nil {
-		return
-	}
-	b := x.buf
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.uses {
-		if u := &b.uses[i]; u.foreign && u.ended == 0 {
-			u.ended = u.stream.ended.Add(1)
-		}
-	}
 }

@@ -229,13 +229,19 @@ func (x *Tensor) owner() *Tensor {
 
 // check refuses a Tensor that s can't use.
 func (x *Tensor) check(s *Stream, call string) error {
+	if x != nil && x.buf != nil && s.missing() {
+		return s.errNoStream(call)
+	}
+	return named(call, x.misfit(s))
+}
+
+// misfit is check without the call's name, for a stream that there is.
+func (x *Tensor) misfit(s *Stream) error {
 	switch {
 	case x == nil || x.buf == nil:
-		return fmt.Errorf("asynccopy: %s: the tensor is nil", call)
-	case s.missing():
-		return s.errNoStream(call)
+		return errors.New("the tensor is nil")
 	case x.buf.dev != s.dev:
-		return fmt.Errorf("asynccopy: %s: the tensor is on %v, the stream on %v: want one Device, of one call of Open", call, x.buf.dev, s.dev)
+		return fmt.Errorf("the tensor is on %v, the stream on %v: want one Device, of one call of Open", x.buf.dev, s.dev)
 	}
 	return nil
 }

@@ -40,21 +40,22 @@ func TestNilAndZero(t *testing.T) {
 	}
 	for what, z := range map[string]*asynccopy.Stream{"is nil": nil, "is a zero Stream": new(asynccopy.Stream)} {
 		for call, err := range map[string]error{
-			"ToDevice":      func() error { _, err := z.ToDevice(host, true); return err }(),
-			"ToDeviceInto":  z.ToDeviceInto(x, host, true),
-			"ToDeviceBatch": func() error { _, err := z.ToDeviceBatch([]*tensor.Dense{host}, true); return err }(),
-			"ToHost":        func() error { _, err := z.ToHost(x, true); return err }(),
-			"ToHostInto":    func() error { _, err := z.ToHostInto(host, x, true); return err }(),
-			"Copy":          func() error { _, err := z.Copy(x, true); return err }(),
-			"CopyInto":      z.CopyInto(x, x, true),
-			"Empty":         func() error { _, err := z.Empty(tensor.Uint8, 1); return err }(),
-			"Record":        func() error { _, err := z.Record(); return err }(),
-			"Wait":          z.Wait(new(asynccopy.Event)),
-			"Synchronize":   z.Synchronize(ctx),
-			"Issue":         z.Issue("", func(driver.Device, driver.Stream) error { return nil }),
-			"Use":           x.Use(z),
-			"Used":          x.Used(z),
-			"Close":         z.Close(),
+			"ToDevice":          func() error { _, err := z.ToDevice(host, true); return err }(),
+			"ToDeviceInto":      z.ToDeviceInto(x, host, true),
+			"ToDeviceBatch":     func() error { _, err := z.ToDeviceBatch([]*tensor.Dense{host}, true); return err }(),
+			"ToDeviceBatchInto": z.ToDeviceBatchInto([]*asynccopy.Tensor{x}, []*tensor.Dense{host}, true),
+			"ToHost":            func() error { _, err := z.ToHost(x, true); return err }(),
+			"ToHostInto":        func() error { _, err := z.ToHostInto(host, x, true); return err }(),
+			"Copy":              func() error { _, err := z.Copy(x, true); return err }(),
+			"CopyInto":          z.CopyInto(x, x, true),
+			"Empty":             func() error { _, err := z.Empty(tensor.Uint8, 1); return err }(),
+			"Record":            func() error { _, err := z.Record(); return err }(),
+			"Wait":              z.Wait(new(asynccopy.Event)),
+			"Synchronize":       z.Synchronize(ctx),
+			"Issue":             z.Issue("", func(driver.Device, driver.Stream) error { return nil }),
+			"Use":               x.Use(z),
+			"Used":              x.Used(z),
+			"Close":             z.Close(),
 		} {
 			refused(t, call, err, call+": the stream "+what)
 		}
@@ -64,17 +65,19 @@ func TestNilAndZero(t *testing.T) {
 	}
 	for _, z := range []*asynccopy.Tensor{nil, new(asynccopy.Tensor)} {
 		for call, err := range map[string]error{
-			"ToDeviceInto": s.ToDeviceInto(z, host, true),
-			"ToHost":       func() error { _, err := s.ToHost(z, true); return err }(),
-			"ToHostInto":   func() error { _, err := s.ToHostInto(host, z, true); return err }(),
-			"Copy":         func() error { _, err := s.Copy(z, true); return err }(),
-			"Part":         func() error { _, err := z.Part(0, tensor.Uint8); return err }(),
-			"Use":          z.Use(s),
-			"Used":         z.Used(s),
-			"Release":      z.Release(),
+			"ToDeviceInto":      s.ToDeviceInto(z, host, true),
+			"ToDeviceBatchInto": s.ToDeviceBatchInto([]*asynccopy.Tensor{z}, []*tensor.Dense{host}, true),
+			"ToHost":            func() error { _, err := s.ToHost(z, true); return err }(),
+			"ToHostInto":        func() error { _, err := s.ToHostInto(host, z, true); return err }(),
+			"Copy":              func() error { _, err := s.Copy(z, true); return err }(),
+			"Part":              func() error { _, err := z.Part(0, tensor.Uint8); return err }(),
+			"Use":               z.Use(s),
+			"Used":              z.Used(s),
+			"Release":           z.Release(),
 		} {
 			refused(t, call, err, call, "nil")
 		}
+		z.EndUse()
 		if fmt.Sprint(z) != "no tensor" || z.DevicePtr() != 0 || z.Ready() == nil || z.Wait(ctx) != nil {
 			t.Errorf("%v, %#x, %v", z, z.DevicePtr(), z.Ready())
 		}
