@@ -15,8 +15,7 @@
 // The graph is read once. What neither the cost, nor the gradients that were asked for, nor a Read needs is not
 // computed; what never changes is computed once; operations that only rename elements cost nothing; chains of
 // operations on single elements are one step, or part of the product that they follow; intermediate results are in one
-// block of memory. A VM gives the same
-// bits in every run of a program.
+// block of memory. A VM gives the same bits in every run of a program.
 //
 // Operations that this package does not know run by themselves, on the host, so every graph runs;
 // [VM.Fallbacks] lists them.
@@ -98,11 +97,11 @@
 // # Platforms
 //
 // CUDA devices of compute capability 7.0 and newer, on Linux and Windows, with a driver for CUDA 11.0 or newer and no
-// toolkit: kernels of this module's own, which the driver compiles for the device in New, and cuBLAS for large products
-// where it is installed. With a driver for CUDA 11.4 or newer a step is one CUDA graph. Older devices are refused with
+// toolkit: kernels of this module's own, which the driver compiles for the device when they first run, and cuBLAS for
+// large products where it is installed. With a driver for CUDA 11.4 or newer a step is one CUDA graph. Older devices are refused with
 // ErrUnsupported.
 //
-// The software device, everywhere: it runs the graph on the host's cores, some times faster than tapeMachine. Products of
+// The software device, everywhere: it runs the graph on the host's cores, several times as fast as tapeMachine. Products of
 // matrices are by kernels of its own where the processor has AVX2 and FMA, as those for amd64 since 2013 and 2017 have,
 // else by gonum; or by the BLAS that gorgonia.Use has set, if any.
 package devicevm

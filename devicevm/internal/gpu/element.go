@@ -18,7 +18,7 @@ func (b *builder) elementwise(s *plan.Step, op *plan.Elementwise) error {
 	return nil
 }
 
-// then is what the elements of a product go through that is where the step's result will be.
+// then adds what the elements of a product go through, which lie where the step's result will be.
 func (b *builder) then(s *plan.Step, op *plan.Elementwise) error {
 	in := append([]plan.Value{s.Out}, s.In[2:]...)
 	full := *op

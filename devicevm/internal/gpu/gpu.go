@@ -1,11 +1,11 @@
 // Package gpu runs programs on a CUDA device: as launches of the kernels of package kernels, and of cuBLAS where
 // there is one, captured into graphs.
 //
-// A [Machine] loads kernels when the first code needs them, once. Compile turns a program, whose values lie at given addresses, into [Code]: a
-// list of issues to a stream and a table of what kernels read beside tensors (which operands an expression has,
-// strides, the geometry of windows). The first run of Code captures what it issues; later ones
-// launch the graph, in which work waits for what it uses, and runs beside the rest. Operations that only the host can
-// compute cut a program into several graphs.
+// A [Machine] loads kernels when the first code needs them, once. Compile turns a program, whose values lie at given
+// addresses, into [Code]: a list of issues to a stream, and a table on the device of what kernels write beside values
+// (counters of products, what a watch finds). The first run of Code captures what it issues; later ones launch the graph,
+// in which work waits for what it uses, and runs beside the rest. Operations that only the host can compute cut a program
+// into several graphs.
 //
 // # Products
 //
@@ -50,7 +50,8 @@
 //
 // # Platforms
 //
-// Devices that load PTX: CUDA's of compute capability 7.0 and newer. On others Open returns driver.ErrNotSupported.
+// Devices that load PTX: CUDA's of compute capability 7.0 and newer. On devices that load none Open returns
+// driver.ErrNotSupported, on CUDA's older ones the driver's own error.
 package gpu
 
 // This file compiles a program, step by step.
@@ -158,9 +159,6 @@ type builder struct {
 	products     int          // of cuBLAS
 }
 
-// errTooLarge is for tensors that kernels' 32-bit indices can't address.
-var errTooLarge = fmt.Errorf("a tensor has more than %d elements", kernels.MaxElements)
-
 // compile makes code of a program whose values lie in mem. With blas products are cuBLAS's.
 func compile(p *plan.Program, mem Memory, blas bool, nan, inf bool) (*Code, error) {
 	b := &builder{Code: &Code{prog: p, mem: mem, segments: make([]segment, 1)}, blas: blas, watch: [2]bool{nan, inf}}
@@ -216,8 +214,8 @@ func (b *builder) compile(s *plan.Step) error {
 		return fmt.Errorf("%T in %v is not supported", s.Op, s.Out.Dtype)
 	}
 	for _, v := range append(s.In[:len(s.In):len(s.In)], s.Out) {
-		if v.N > kernels.MaxElements {
-			return errTooLarge
+		if v.N > kernels.MaxElements { // kernels have indices of 32 bits
+			return fmt.Errorf("a tensor has %d elements: want at most %d", v.N, kernels.MaxElements)
 		}
 	}
 	if s.Out.N == 0 {

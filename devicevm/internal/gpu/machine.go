@@ -56,10 +56,11 @@ type Machine struct {
 	kept [][]byte // that work may still use, which could not be waited for
 }
 
-// Open loads the kernels for the device of a stream. The error is driver.ErrNotSupported for a device that runs none.
+// Open makes a machine for the device of a stream, and loads one kernel, to know that the device can. The error is
+// driver.ErrNotSupported for a device that runs none.
 func Open(s *asynccopy.Stream) (*Machine, error) {
 	m := &Machine{stream: s, dev: s.Device().Driver(), functions: map[string]driver.Function{}}
-	err := m.load([]string{"count"}) // the smallest: to know that the device can
+	err := m.load([]string{"count"}) // the smallest
 	if err == nil {
 		m.live, err = m.stream.Empty(tensor.Byte, liveBytes)
 	}
@@ -174,7 +175,7 @@ func (m *Machine) Compile(p *plan.Program, mem Memory, nan, inf bool) (*Code, er
 func (m *Machine) place(c *Code) error {
 	var err error
 	if c.tableTensor, err = m.stream.Empty(tensor.Byte, len(c.table)); err != nil {
-		return fmt.Errorf("%d bytes for the kernels' arguments: %w", len(c.table), err)
+		return fmt.Errorf("%d bytes for what kernels count and find: %w", len(c.table), err)
 	}
 	c.tableMem = driver.DevicePtr(c.tableTensor.DevicePtr())
 	if c.scratch > 0 {

@@ -46,7 +46,8 @@ func Products(float64s bool) []ProductKernel {
 	return list
 }
 
-// Divide sets how a kernel divides the product: among tiles, and in parts of depth. It returns how many tiles a batch of results has.
+// Divide sets how a kernel divides the product: among tiles, and in parts of depth. It returns how many tiles a batch of
+// results has.
 func (p *Product) Divide(k ProductKernel, batch, depth uint32) (tiles uint32) {
 	up := func(n, by uint32) uint32 { return (n + by - 1) / by }
 	deep := p.K

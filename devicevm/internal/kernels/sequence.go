@@ -36,8 +36,8 @@ const (
 	MaxSequenceInstructions = 64
 )
 
-// Sequence is stages, one after the other, by one kernel. A block computes Each rows of all stages, see Divide. With several blocks all
-// stages have the same rows, and none needs what another row's stages compute.
+// Sequence is stages, one after the other, by one kernel. A block computes Each rows of all stages, see Divide. With
+// several blocks all stages have the same rows, and none needs what another row's stages compute.
 type Sequence struct {
 	Stages, Each uint32
 	Stage        [MaxStages]Stage

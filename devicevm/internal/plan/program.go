@@ -2,9 +2,9 @@
 // can run in order, as it is, again and again.
 //
 // What nobody asks for is dropped, what never changes is computed once, operations that only look at elements
-// differently cost nothing, sums of sums are one, chains of operations on single elements become one step, with as many results
-// as are needed, or part of the product that they follow, and intermediate results are in one arena, which those of
-// large programs share by lifetime. So a device backend has to know only what each kind of [Step] computes.
+// differently cost nothing, sums of sums are one, chains of operations on single elements become one step, with as many
+// results as are needed, or part of the product that they follow, and intermediate results are in one arena, which those
+// of large programs share by lifetime. So a device backend has to know only what each kind of [Step] computes.
 //
 // # Ownership
 //

@@ -1,5 +1,5 @@
-// Expressions of elementwise operations in one pass: operands are read, instructions compute, the last result
-// is stored. An expression is data, uniform over the grid, so that one kernel serves every graph.
+// Expressions of elementwise operations in one pass: operands are read, instructions compute, results are stored. An
+// expression is data, uniform over the grid, so that one kernel serves every graph.
 #pragma once
 #include "divide.cuh"
 #include "math.cuh"
@@ -14,10 +14,10 @@ enum Op : u32 {
   ROW_SOFTMAX, ROW_LOG_SOFTMAX, ROW_SOFTMAX_DIFF, ROW_LOG_SOFTMAX_DIFF,
 };
 
-// Operand is what belongs to element i of the result: element 0 of data if ONE, i if SAME, k = i / step if STEPS, k % inner if
-// ROWS, and (k / inner / repeat) * inner + k % inner if REPEATED. Of WIDE elements from i on, i being a multiple of that, the ones
-// that belong to them are one if not apart, else they are neighbours, the first at a multiple of 16 bytes: if the
-// expression is wide.
+// Operand is what belongs to element i of the result: element 0 of data if ONE, i if SAME, k = i / step if STEPS,
+// k % inner if ROWS, and (k / inner / repeat) * inner + k % inner if REPEATED. If the expression is wide, what belongs to
+// WIDE elements from i on, i being a multiple of that, is one element, or, if apart, neighbours, the first at a multiple of
+// 16 bytes.
 enum Reach : u32 { ONE, SAME, STEPS, ROWS, REPEATED };
 enum { WIDE = 4 };
 

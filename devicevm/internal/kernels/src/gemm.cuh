@@ -62,8 +62,8 @@ __device__ static INLINE void product_tile(const T *a, const T *b, const Product
   finish(sum, number, batch, row0, column0);
 }
 
-// product is for results of few tiles. Blocks are numbered by batch, then tile, row by row, then part of k. partial has room for a
-// tile for each block, arrived a counter for each tile, where there are parts. What is done with C, p says.
+// product is for results of few tiles. Blocks are numbered by batch, then tile, row by row, then part of k. partial has
+// room for a tile for each block, arrived a counter for each tile, where there are parts. What is done with C, p says.
 template <typename T, u32 BM, u32 BN, u32 TM, u32 TN>
 __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *arrived, const Product &p) {
   typedef Tile<T, BM, BN, TM, TN> Sum;
@@ -139,7 +139,8 @@ __device__ static INLINE void product(const T *a, const T *b, T *partial, u32 *a
   });
 }
 
-// product_whole is for results of many tiles, of which each block has one. C is the first result of what then comes, which is not looked at else.
+// product_whole is for results of many tiles, of which each block has one. C is the first result of p.then; nothing else
+// of that is looked at.
 template <typename T, u32 B, u32 EACH> __device__ static INLINE void product_whole(const T *a, const T *b, const Product &p) {
   typedef Tile<T, B, B, EACH, EACH> Sum;
   __shared__ __attribute__((aligned(16))) T memory[2 * Sum::STAGE];

@@ -7,8 +7,9 @@
 enum StageKind : u32 { EXPRESS, SOFTMAX, LOG_SOFTMAX, SOFTMAX_DIFF, LOG_SOFTMAX_DIFF, SUM_ROWS, MAX_ROWS };
 
 // Stage computes rows of width elements. together is how many rows a block takes at a time: 1, 8 or 256, for a row by a
-// block, a warp or a thread. Of EXPRESS the elements are the results', WIDE a thread; of softmax those of operand and result; of sums
-// and maxima the operand's, and the result has one for each row. operand, code and result are the places of its first ones.
+// block, a warp or a thread. Of EXPRESS the elements are the results', WIDE a thread; of softmax those of operand and
+// result; of sums and maxima the operand's, and the result has one for each row. operand, code and result are the places
+// of its first ones.
 struct Stage {
   u32 kind, rows, width, together;
   u32 operand, operands, code, length, result;
