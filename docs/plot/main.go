@@ -30,7 +30,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "plot: argument %q: only flags are expected\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	err := error(nil)
+	var err error
 	if *logs != "" {
 		err = takeOver(*logs, filepath.Join(*root, results, *name))
 	}

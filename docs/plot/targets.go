@@ -14,8 +14,6 @@ type target struct {
 	torch   func(q *query) value // the same of PyTorch; nil: there is nothing like it
 }
 
-func ratio(v value) string { return figure(v) }
-
 func targets() []target {
 	get := func(bench, params, unit string, factor float64) func(*query) value {
 		return func(q *query) value { return q.get(bench, params, unit).times(factor) }
@@ -41,7 +39,6 @@ func targets() []target {
 		}
 		return figure(v) + " GB/s"
 	}
-	samples := func(v value) string { return rate(v) }
 	all := []target{
 		{"pinning 1 GiB for the first time", 80e3, false, duration,
 			func(q *query) value {
@@ -101,7 +98,7 @@ func targets() []target {
 			get("pin.ToDevice", "size=256MiB/mem=pageable", mbS, 1e-3), get("torch.copy", "size=256MiB/direction=in/mem=pageable/call=to", "GB/s", 1)},
 		target{"`ToHost`, pageable, 256 MiB", 40, true, gbs,
 			get("pin.ToHost", "size=256MiB/mem=pageable", mbS, 1e-3), get("torch.copy", "size=256MiB/direction=out/mem=pageable/call=copy_", "GB/s", 1)},
-		target{"copy in, kernel and copy out, 16 MiB, of the longest", 1.1, false, ratio,
+		target{"copy in, kernel and copy out, 16 MiB, of the longest", 1.1, false, figure,
 			get("asynccopy.Overlap", "size=16MiB/kernel=1x/batches=4", "x-longest", 1), get("torch.overlap", "size=16MiB/kernel=1x/batches=4", "x-longest", 1)},
 		target{"1,000 tensors of 4 KiB to the device", 1000, false, duration,
 			get("asynccopy.Batch", "mem=pinned/call=ToDeviceBatch", nsOp, 1e-3),
@@ -113,7 +110,7 @@ func targets() []target {
 		batch string
 		bound float64
 	}{{"64", 4e6}, {"256", 9e6}, {"1024", 10e6}} {
-		all = append(all, target{"MNIST float32 to the device, batch " + b.batch + ", samples a second", b.bound, true, samples,
+		all = append(all, target{"MNIST float32 to the device, batch " + b.batch + ", samples a second", b.bound, true, rate,
 			mostOf("dataloader.LoaderToDevice", "batch="+b.batch, "workers", samplesS, 1),
 			func(q *query) value {
 				v, _ := q.best("torch.load", "batch="+b.batch+"/kind=batch-float32", "workers", samplesS)
