@@ -31,7 +31,7 @@ test: check check-ptx unit race nocgo invariants fuzz cross once accuracy ## all
 	@command -v $(CLANG) >/dev/null || echo "check-ptx was NOT RUN: there is no $(CLANG)"
 	@command -v g++ >/dev/null || command -v clang++ >/dev/null || command -v c++ >/dev/null || echo "the tests of the CUDA kernels on the host were NOT RUN: there is no C++ compiler"
 
-check: ## gofmt, go vet, staticcheck, go.mod tidiness
+check: ## gofmt, go vet, staticcheck, go.mod tidiness, check-docs
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-ed:"; echo "$$files"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
@@ -78,7 +78,7 @@ once: ## each benchmark once, to see that it works
 	@$(MAKE) --no-print-directory bench BENCHTIME=1x
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./asynccopy/... ./dataloader/... ./internal/... ./pintensor/...
 
-accuracy: ## train both models on MNIST and check the accuracy
+accuracy: ## train an MLP and a small CNN on MNIST and check the accuracy
 	@for args in "" "-model cnn -epochs 1"; do \
 		out=$$($(MAKE) --no-print-directory mnist ARGS="$$args") || exit 1; echo "$$out"; \
 		echo "$$out" | awk '/test accuracy/ {last = $$NF + 0} END {if (last < 96) {print "accuracy: " last "% < 96%"; exit 1}}' || exit 1; \
