@@ -16,10 +16,10 @@ import (
 
 // checkpoint is all that the rest of a training depends on, beside the data and the flags.
 type checkpoint struct {
-	Model, Dtype string
-	Epochs       int // done
-	Network      devicevm.State
-	Loader       dataloader.State
+	Model, Dtype, Solver string
+	Epochs               int // done
+	Network              devicevm.State
+	Loader               dataloader.State
 }
 
 // save writes a checkpoint. A file that was there before is replaced only when the new one is whole.
@@ -54,7 +54,7 @@ func readCheckpoint(path string) (*checkpoint, error) {
 	defer f.Close()
 	c := new(checkpoint)
 	if err := gob.NewDecoder(f).Decode(c); err != nil {
-		return nil, fmt.Errorf("checkpoint %s: %w", path, err)
+		return nil, fmt.Errorf("checkpoint %s: not what -save writes, or cut off: %w", path, err)
 	}
 	return c, nil
 }
@@ -65,7 +65,7 @@ func (s *session[T]) checkpoint(cfg config, epochs int) (*checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checkpoint{Model: cfg.model, Dtype: cfg.dtype, Epochs: epochs, Network: state, Loader: s.train.State()}, nil
+	return &checkpoint{Model: cfg.model, Dtype: cfg.dtype, Solver: cfg.solver, Epochs: epochs, Network: state, Loader: s.train.State()}, nil
 }
 
 // resume makes a session go on from a checkpoint, and returns how many epochs are done.
@@ -74,8 +74,9 @@ func (s *session[T]) resume(cfg config) (epochs int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.Model != cfg.model || c.Dtype != cfg.dtype {
-		return 0, fmt.Errorf("checkpoint %s: of -model %s -dtype %s, not of -model %s -dtype %s", cfg.resume, c.Model, c.Dtype, cfg.model, cfg.dtype)
+	if c.Model != cfg.model || c.Dtype != cfg.dtype || c.Solver != cfg.solver {
+		return 0, fmt.Errorf("checkpoint %s: of -model %s -dtype %s -solver %s, not of -model %s -dtype %s -solver %s",
+			cfg.resume, c.Model, c.Dtype, c.Solver, cfg.model, cfg.dtype, cfg.solver)
 	}
 	if err := errors.Join(s.net.trainer.Restore(c.Network), s.train.Restore(c.Loader)); err != nil {
 		return 0, fmt.Errorf("checkpoint %s: %w", cfg.resume, err)

@@ -46,9 +46,10 @@ func TestResumeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"-batch 4 -model cnn -resume " + file:  "of -model mlp -dtype float32, not of -model cnn -dtype float32",
+		"-batch 4 -model cnn -resume " + file:  "of -model mlp -dtype float32 -solver adam, not of -model cnn -dtype float32 -solver adam",
+		"-batch 4 -solver sgd -resume " + file: "-solver adam, not of -model mlp -dtype float32 -solver sgd",
 		"-batch 5 -resume " + file:             "checkpoint " + file,
-		"-batch 4 -resume " + broken:           "checkpoint " + broken,
+		"-batch 4 -resume " + broken:           "checkpoint " + broken + ": not what -save writes, or cut off",
 		"-batch 4 -resume " + file + "missing": "no such file",
 	} {
 		var out bytes.Buffer

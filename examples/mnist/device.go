@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm"
@@ -31,7 +32,11 @@ func openNetwork[T float](m model[T], cfg config) (*network[T], *asynccopy.Devic
 func openDevice(name string) (*asynccopy.Device, error) {
 	switch name {
 	case "cuda":
-		return asynccopy.Open(0)
+		dev, err := asynccopy.Open(0)
+		if errors.Is(err, asynccopy.ErrUnavailable) {
+			err = fmt.Errorf("-device cuda: %w (-device auto or cpu works without a GPU)", err)
+		}
+		return dev, err
 	case "cpu":
 		return asynccopy.OpenSoft()
 	}
