@@ -196,7 +196,7 @@ func TestNoDriver(t *testing.T) {
 	if err == nil || !errors.Is(err, asynccopy.ErrUnavailable) || runtime.GOOS != "linux" {
 		t.Skipf("there is a driver, or another system: %v", err)
 	}
-	refused(t, "no driver", err, "Open: ", "libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1: ")
+	refused(t, "no driver", err, "Open: ", "libcuda.so.1: ", "; /usr/lib/wsl/lib/libcuda.so.1: ")
 }
 
 func TestOpening(t *testing.T) {

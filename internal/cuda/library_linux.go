@@ -5,7 +5,7 @@ package cuda
 // This file loads the library on Linux.
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/ebitengine/purego"
 )
@@ -16,13 +16,17 @@ var libraries = []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
 
 // openLibrary returns how to look symbols up. The library is never closed: it can't be loaded again.
 func openLibrary() (func(name string) (uintptr, error), error) {
-	var failed []error
+	var failed error
 	for _, name := range libraries {
 		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 		if err == nil {
 			return func(name string) (uintptr, error) { return purego.Dlsym(handle, name) }, nil
 		}
-		failed = append(failed, err)
+		if failed == nil {
+			failed = err
+		} else {
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
 	}
-	return nil, errors.Join(failed...)
+	return nil, failed
 }
