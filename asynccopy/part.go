@@ -23,7 +23,7 @@ import (
 // of 256 are aligned as tensors of their own are.
 func (x *Tensor) Part(offset int64, dt tensor.Dtype, shape ...int) (*Tensor, error) {
 	if x == nil || x.buf == nil {
-		return nil, fmt.Errorf("asynccopy: Part: the tensor is nil")
+		return nil, fmt.Errorf("asynccopy: Part: the tensor is nil, or a zero Tensor")
 	}
 	n, err := x.checkPart(offset, dt, shape)
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *Stream) CopyInto(dst, x *Tensor, nonBlocking bool) error {
 
 func (s *Stream) copyTensor(x *Tensor) (*Tensor, *Event, error) {
 	if x == nil || x.buf == nil {
-		return nil, nil, errors.New("the tensor is nil")
+		return nil, nil, errors.New("the tensor is nil, or a zero Tensor")
 	}
 	if err := s.enter("Copy"); err != nil {
 		return nil, nil, err

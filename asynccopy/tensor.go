@@ -196,7 +196,7 @@ func (x *Tensor) Use(s *Stream) error {
 // Device.Close.
 func (x *Tensor) Release() error {
 	if x == nil || x.buf == nil {
-		return errors.New("asynccopy: Release: the tensor is nil")
+		return errors.New("asynccopy: Release: the tensor is nil, or a zero Tensor")
 	}
 	d := x.buf.dev
 	open := d.gate.enter()
@@ -239,7 +239,7 @@ func (x *Tensor) check(s *Stream, call string) error {
 func (x *Tensor) misfit(s *Stream) error {
 	switch {
 	case x == nil || x.buf == nil:
-		return errors.New("the tensor is nil")
+		return errors.New("the tensor is nil, or a zero Tensor")
 	case x.buf.dev != s.dev:
 		return fmt.Errorf("the tensor is on %v, the stream on %v: want one Device, of one call of Open", x.buf.dev, s.dev)
 	}

@@ -75,7 +75,7 @@ func TestNilAndZero(t *testing.T) {
 			"Used":              z.Used(s),
 			"Release":           z.Release(),
 		} {
-			refused(t, call, err, call, "nil")
+			refused(t, call, err, call, "the tensor is nil, or a zero Tensor")
 		}
 		z.EndUse()
 		if fmt.Sprint(z) != "no tensor" || z.DevicePtr() != 0 || z.Ready() == nil || z.Wait(ctx) != nil {
