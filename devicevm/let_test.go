@@ -138,6 +138,7 @@ func TestLetRefuses(t *testing.T) {
 	masked := vector(1, 2, 3)
 	masked.SetMask([]bool{true, false, false})
 	_, stranger, _ := double()
+	unnamed := G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(3))
 	for _, c := range []struct {
 		name string
 		node *G.Node
@@ -153,6 +154,7 @@ func TestLetRefuses(t *testing.T) {
 		{"nil node", nil, vector(1, 2, 3), nil, "the node is nil"},
 		{"not an input", y, vector(1, 2, 3), nil, "not an input"},
 		{"another graph", stranger, vector(1, 2, 3), nil, "not in the VM's graph"},
+		{"no name", unnamed, vector(1, 2, 3), nil, "node 0 (without a name) is not in the VM's graph"},
 		{"another device", x, foreign, nil, "one Device, of one call"},
 		{"mask", x, masked, devicevm.ErrUnsupported, "mask"},
 		{"released", x, released, devicevm.ErrNoValue, "released"},

@@ -87,7 +87,7 @@ func (vm *VM) node(n *G.Node) (*graph.Node, error) {
 	if k := vm.graph.Of(n); k != nil {
 		return k, nil
 	}
-	return nil, fmt.Errorf("node %d %q is not in the VM's graph", n.ID(), n.Name())
+	return nil, fmt.Errorf("%s is not in the VM's graph", graph.Title(n))
 }
 
 // slotOf returns an input's slot, or nil if nothing uses the input.

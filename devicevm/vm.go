@@ -148,7 +148,7 @@ func (vm *VM) find(option string, nodes []*G.Node) ([]*graph.Node, error) {
 	for _, n := range nodes {
 		k := vm.graph.Of(n)
 		if k == nil {
-			return nil, fmt.Errorf("%s: node %d %q is not in the graph", option, n.ID(), n.Name())
+			return nil, fmt.Errorf("%s: %s is not in the graph", option, graph.Title(n))
 		}
 		found = append(found, k)
 	}

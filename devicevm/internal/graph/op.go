@@ -4,6 +4,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -224,9 +225,17 @@ func isFloat(dt tensor.Dtype) bool { return dt == tensor.Float32 || dt == tensor
 
 // String names a node as Gorgonia's user knows it.
 func (n *Node) String() string {
-	op := n.Src.Op()
-	if op == nil {
-		return fmt.Sprintf("node %d %q %v%v", n.Src.ID(), n.Src.Name(), n.Dtype, n.Shape)
+	return fmt.Sprintf("%s %v%v", Title(n.Src), n.Dtype, n.Shape)
+}
+
+// Title names a user's node by its number and its operation, or, if it is an input, its name. For an input
+// without one Gorgonia's Node.Name makes something of the operation that it does not have.
+func Title(n *G.Node) string {
+	switch op := n.Op(); {
+	case op != nil:
+		return fmt.Sprintf("node %d %q", n.ID(), op.String())
+	case strings.HasPrefix(n.Name(), "%!s(<nil>)"):
+		return fmt.Sprintf("node %d (without a name)", n.ID())
 	}
-	return fmt.Sprintf("node %d %q %v%v", n.Src.ID(), op.String(), n.Dtype, n.Shape)
+	return fmt.Sprintf("node %d %q", n.ID(), n.Name())
 }
