@@ -1,5 +1,7 @@
 package dataloader
 
+// This file tests Batch.Use.
+
 import (
 	"strings"
 	"testing"

@@ -1,5 +1,7 @@
 package dataloader
 
+// This file tests batches whose samples are looked up before there is memory for them.
+
 import (
 	"context"
 	"fmt"

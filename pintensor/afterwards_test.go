@@ -1,5 +1,7 @@
 package pintensor
 
+// This file tests that the collector does not wait for a driver.
+
 import (
 	"runtime"
 	"strings"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file tests that an engine keeps the context that its memory is page-locked in.
+
 import (
 	"errors"
 	"sync/atomic"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file tests levels.
+
 import (
 	"fmt"
 	"math/rand/v2"

@@ -1,5 +1,7 @@
 package pintensor
 
+// This file tests the numbers of cores.
+
 import (
 	"runtime"
 	"testing"

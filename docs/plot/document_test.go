@@ -1,5 +1,7 @@
 package main
 
+// This file tests what becomes of documents and plots, and that the tables in them are measured.
+
 import (
 	"bytes"
 	"fmt"

@@ -1,5 +1,7 @@
 package main
 
+// This file tests the reading of logs.
+
 import (
 	"maps"
 	"strings"

@@ -1,5 +1,7 @@
 package main
 
+// This file tests how figures are found, reckoned with, and written.
+
 import (
 	"slices"
 	"testing"

@@ -1,5 +1,7 @@
 package kernels
 
+// This file checks what the source of kernels must not have.
+
 import (
 	"bytes"
 	"io/fs"

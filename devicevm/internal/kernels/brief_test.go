@@ -1,5 +1,7 @@
 package kernels
 
+// This file tests brief expressions.
+
 import (
 	"fmt"
 	"math/rand/v2"

@@ -1,5 +1,7 @@
 package kernels
 
+// This file tests modules of some of the kernels.
+
 import (
 	"slices"
 	"strings"

@@ -1,5 +1,7 @@
 package kernels
 
+// This file tests division by numbers that the host knows.
+
 import (
 	"math/bits"
 	"testing"

@@ -1,5 +1,7 @@
 package kernels
 
+// This file tests expressions of rows.
+
 import (
 	"fmt"
 	"math"

@@ -1,5 +1,7 @@
 package kernels
 
+// This file tests sequences.
+
 import (
 	"fmt"
 	"math"

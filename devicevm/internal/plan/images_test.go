@@ -1,5 +1,7 @@
 package plan
 
+// This file tests products of images.
+
 import (
 	"slices"
 	"strings"
