@@ -109,7 +109,7 @@ func (s *selection) Fingerprint() string {
 	return fmt.Sprintf("%s %v of %T%s", s.call, d, s.Dataset, fingerprint(s.Dataset))
 }
 
-// Of what sets are made of.
+// Sets say what they are made of.
 
 func (p *part) Fingerprint() string {
 	return fmt.Sprintf("%d of %T%s", p.n, p.Dataset, fingerprint(p.Dataset))
