@@ -1,5 +1,7 @@
 package main
 
+// This file tests which device the example runs on.
+
 import (
 	"strings"
 	"testing"

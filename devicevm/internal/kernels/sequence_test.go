@@ -113,7 +113,7 @@ func TestSequenceHasRoom(t *testing.T) {
 	leak.Check(t)
 	var s Sequence
 	e := expression(t, make([]Operand, 3), make([]Instruction, 9), 1, 2)
-	for range 6 { // three results fewer than there is room for, two operands
+	for range 6 { // all results that there is room for, two operands fewer
 		if !s.Add(Stage{}, e) {
 			t.Fatalf("no room for stage %d", s.Stages)
 		}
