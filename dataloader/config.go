@@ -27,6 +27,7 @@ const (
 	PadLast
 )
 
+// String returns the constant's name.
 func (l LastBatch) String() string {
 	return nameOf(int(l), "LastBatch", "KeepLast", "DropLast", "PadLast")
 }
@@ -44,6 +45,7 @@ const (
 	SkipErrors
 )
 
+// String returns the constant's name.
 func (p ErrorPolicy) String() string {
 	return nameOf(int(p), "ErrorPolicy", "StopOnError", "SkipErrors")
 }

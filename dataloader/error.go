@@ -35,6 +35,7 @@ type SampleError struct {
 	Err          error
 }
 
+// Error names the epoch, the batch and the sample, and says what Err says.
 func (e *SampleError) Error() string {
 	if e.Index < 0 {
 		return fmt.Sprintf("dataloader: epoch %d, batch %d: %v", e.Epoch, e.Batch, e.Err)
@@ -55,6 +56,7 @@ type PanicError struct {
 	Stack        []byte // of the worker
 }
 
+// Error names the epoch, the batch and the sample, and has the value and the worker's stack, in several lines.
 func (e *PanicError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dataloader: epoch %d, batch %d", e.Epoch, e.Batch)

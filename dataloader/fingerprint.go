@@ -132,7 +132,7 @@ func (s *interleaved) Fingerprint() string {
 	return fmt.Sprintf("%s, weights %v", s.several.Fingerprint(), d)
 }
 
-// A set is the same with a cache and without.
+// Fingerprint is that of the set which is cached: it is the same set with a cache and without.
 func (c *Cached) Fingerprint() string {
 	if f, ok := c.Dataset.(Fingerprinter); ok {
 		return f.Fingerprint()

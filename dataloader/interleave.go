@@ -30,6 +30,7 @@ const (
 	CycleUntilAllExhausted
 )
 
+// String returns the constant's name.
 func (s StopRule) String() string {
 	return nameOf(int(s), "StopRule", "FirstExhausted", "AllExhausted", "CycleUntilAllExhausted")
 }

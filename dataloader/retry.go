@@ -16,6 +16,7 @@ type RetryError struct {
 	After time.Duration // the least pause, where the source said one; 0: the Loader's own
 }
 
+// Error says what Err says.
 func (e *RetryError) Error() string {
 	if e.Err == nil {
 		return "a RetryError without an Err"

@@ -30,6 +30,7 @@ const (
 	Squash
 )
 
+// String returns the constant's name.
 func (c Crop) String() string {
 	names := [...]string{"CenterCrop", "RandomCrop", "RandomResizedCrop", "Squash"}
 	if c < 0 || int(c) >= len(names) {

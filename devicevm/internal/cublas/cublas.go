@@ -34,6 +34,7 @@ type Error struct {
 	Code int // cublasStatus_t
 }
 
+// Error returns the call, and the status by name and number.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.name(), e.Code) }
 
 // name is the status in cublas_api.h.

@@ -218,6 +218,7 @@ const (
 var unaryNames = [unaryKinds]string{"abs", "sign", "ceil", "floor", "sin", "cos", "exp", "ln", "log2", "neg", "square",
 	"sqrt", "inv", "invSqrt", "cube", "tanh", "sigmoid", "log1p", "expm1", "softplus"}
 
+// String returns the operation's name.
 func (k UnaryKind) String() string { return unaryNames[k] }
 
 // isFloat reports whether dt is what operations of our own compute in.

@@ -18,6 +18,8 @@ type StepError struct {
 	Err  error
 }
 
+// Error returns the node and the error.
 func (e *StepError) Error() string { return e.Node.String() + ": " + e.Err.Error() }
 
+// Unwrap returns Err.
 func (e *StepError) Unwrap() error { return e.Err }
