@@ -415,7 +415,15 @@ func TestStagedCopyFails(t *testing.T) {
 	if !errors.Is(err, errInjected) {
 		t.Errorf("ToHost of contents that never arrived: %v, want the injected error", err)
 	}
+	for range 2 {
+		err := x.Use(s)
+		refused(t, "Use of contents that never arrived", err, "Use: ", "never arrived", "injected: unknown error (999)")
+		if !errors.Is(err, errInjected) {
+			t.Errorf("Use of contents that never arrived: %v, want the injected error", err)
+		}
+	}
 	r.ok(s.ToDeviceInto(x, pageable(4<<20, 2), true))
+	r.ok(x.Use(s))
 	r.holds(s, x, 2)
 	r.ok(x.Release())
 }

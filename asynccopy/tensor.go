@@ -168,6 +168,9 @@ func (x *Tensor) Wait(ctx context.Context) error {
 // so far. From now until the next copy into x or Release, x counts as used by everything issued to s: a
 // copy from or into x on another stream, and the freeing of x's memory, follow whatever was issued to s by
 // then. A copy into x ends that, and so does Used: call Use again for work that follows.
+//
+// If the last copy into x is known to have failed Use returns that error: x may have neither the old contents nor the
+// new.
 func (x *Tensor) Use(s *Stream) error {
 	if err := x.check(s, "Use"); err != nil {
 		return err
@@ -179,6 +182,10 @@ func (x *Tensor) Use(s *Stream) error {
 	a, err := x.begin(s, true)
 	if err != nil {
 		return named("Use", err)
+	}
+	if err := lastFailure(a.ready, nil); err != nil {
+		a.end()
+		return named("Use", missing{err})
 	}
 	x.buf.mu.Lock()
 	x.buf.used(use{stream: s, foreign: true, follows: a.ready}, a.serial)

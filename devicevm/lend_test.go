@@ -11,6 +11,7 @@ import (
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/devicevm"
+	"github.com/pintensor/pin/internal/drivertest"
 	"github.com/pintensor/pin/internal/leak"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -80,6 +81,46 @@ func TestRunWithoutAValueUsesNothing(t *testing.T) {
 	let(t, vm, a, vector(2, 2, 2))
 	let(t, vm, b, vector(3, 3, 3))
 	wantY(t, vm, y, 6, 6, 6)
+}
+
+// A run is refused as long as the tensor that it would use has half of a copy, whoever was told first that it failed.
+func TestTensorThatNeverArrived(t *testing.T) {
+	leak.Check(t)
+	const n = 512 << 10 // copied in pieces
+	faulty := drivertest.NewFaulty(kinds[kind].driver(t))
+	dev := open(t, faulty)
+	s := newStream(t, dev)
+	g := G.NewGraph()
+	a := G.NewVector(g, tensor.Float64, G.WithShape(n), G.WithName("a"))
+	y := G.Must(G.Sum(a))
+	vm := vmOn(t, g, dev)
+	ones := tensor.Ones(tensor.Float64, n)
+	x, err := s.Empty(tensor.Float64, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let(t, vm, a, x)
+	faulty.FailNth("CopyHtoD", 2, nil)
+	if err := s.ToDeviceInto(x, ones, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{x.Wait(t.Context()), s.Synchronize(t.Context())} {
+		if !errors.Is(err, drivertest.ErrInjected) {
+			t.Fatalf("the copy: %v", err)
+		}
+	}
+	for range 2 {
+		if err := vm.RunAll(); !errors.Is(err, drivertest.ErrInjected) {
+			t.Errorf("RunAll with a tensor whose copy failed: %v", err)
+		}
+	}
+	if err := s.ToDeviceInto(x, ones, true); err != nil {
+		t.Fatal(err)
+	}
+	wantY(t, vm, y, n)
+	if err := x.Release(); err != nil {
+		t.Error(err)
+	}
 }
 
 // VMs with streams of their own may run on the same parts of one memory at the same time.
