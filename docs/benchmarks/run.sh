@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures what docs/benchmarks.md shows: this module's benchmarks, and PyTorch's for the same work, in one go.
 #
-#     docs/benchmarks/run.sh OUT [PART...]      parts: train load copy pin tuning compile; all by default.
+#     docs/benchmarks/run.sh OUT [PART...]      parts: train load copy pin tuning curves compile; all by default.
 #                                               peers is for two GPUs
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
@@ -15,7 +15,7 @@ here=$root/docs/benchmarks
 [ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 2; }
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit
 shift
-[ $# -gt 0 ] || set -- train load copy pin tuning compile # what matters most first, should there be no time for all
+[ $# -gt 0 ] || set -- train load copy pin tuning curves compile # what matters most first, should there be no time for all
 BENCHTIME=${BENCHTIME:-0.2s} TIMEOUT=${TIMEOUT:-90} LIMIT=${LIMIT:-600}
 bin=$(mktemp -d) && trap 'rm -rf "$bin"' EXIT
 cd "$root" || exit
@@ -63,7 +63,7 @@ peer() {
 # curves: losses beside tapeMachine's, for 200 steps
 curves() {
 	local test=$(binary ./examples/mnist)
-	bench train ./examples/mnist '^$' # builds it
+	bench curves ./examples/mnist '^$' # builds it
 	[ ! $building ] || return 0
 	rm -f "$out"/curve-*.csv
 	cd examples/mnist || return
@@ -156,12 +156,12 @@ measure() {
 		bench train ./devicevm '^BenchmarkStep$/model=(mlp|convnet)/./vm=device/feed=batch/read=100$'
 		CUDA_CACHE_DISABLE=1 bench train ./devicevm '^BenchmarkStart$/model=(mlp|convnet)$' 1x # as on a new machine
 		example
-		curves
 		;;
+	curves) curves ;;
 	tuning) bench tuning ./dataloader '^BenchmarkTuning$' 0.1s ;;
 	compile) peer compile torch_baseline.py compile ;;
 	*)
-		echo "run.sh: no part $1: train, load, copy, pin, tuning, compile and peers are expected" >&2
+		echo "run.sh: no part $1: train, load, copy, pin, tuning, curves, compile and peers are expected" >&2
 		exit 2
 		;;
 	esac

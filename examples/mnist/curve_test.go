@@ -62,7 +62,7 @@ func TestCurves(t *testing.T) {
 	check(t)
 	data, steps := bars(640, 1), 20
 	if *curveDir != "" {
-		dir, err := locate(context.Background(), "")
+		dir, err := locate(context.Background(), ownFiles)
 		if err != nil {
 			t.Fatal(err)
 		}
