@@ -28,9 +28,6 @@ func (s *Stream) ToDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, nonBlockin
 	if len(dst) != len(ts) {
 		return fmt.Errorf("asynccopy: ToDeviceBatchInto: dst has %d tensors, ts %d: want as many", len(dst), len(ts))
 	}
-	if len(ts) == 0 {
-		return nil
-	}
 	if err := s.toDeviceBatchInto(dst, ts, !nonBlocking); err != nil {
 		return named("ToDeviceBatchInto", err)
 	}
@@ -49,6 +46,9 @@ func (s *Stream) toDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, waits bool
 		return err
 	}
 	defer s.gate.leave()
+	if len(ts) == 0 {
+		return nil
+	}
 	c := convoys.Get().(*convoy)
 	defer c.free()
 	for i, t := range ts {

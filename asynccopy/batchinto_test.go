@@ -3,6 +3,7 @@ package asynccopy_test
 // This file tests copies of many tensors with one event, into tensors that are there.
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -88,6 +89,11 @@ func TestToDeviceBatchIntoRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "asynccopy: ToDeviceBatchInto: ") {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+	r.ok(s.ToDeviceBatchInto(nil, nil, true))
+	r.ok(s.Close())
+	if err := s.ToDeviceBatchInto(nil, nil, true); !errors.Is(err, asynccopy.ErrClosed) {
+		t.Errorf("nothing, on a closed stream: %v", err)
 	}
 	r.ok(x.Release())
 	r.release(p)
