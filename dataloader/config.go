@@ -128,8 +128,9 @@ type Config struct {
 	MaxSkipped float64
 
 	// Retries is how often a Read or ReadBatch that returned a [*RetryError] is called again, after pauses of
-	// 100 to 150 ms, 200 to 300 ms, and so on up to 15 s, or as long as the error says. A pause does not count for
-	// Timeout. 0: 3 times; below 0: never.
+	// 100 to 150 ms, 200 to 300 ms, and so on up to 15 s, or as long as the error says. After a ReadBatch that failed
+	// each time, each of its samples is read by Read, and that as often. A pause does not count for Timeout. 0: 3 times;
+	// below 0: never.
 	Retries int
 
 	// Rank and WorldSize are this process's number and how many there are, 0 <= Rank < WorldSize; each

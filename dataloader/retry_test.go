@@ -63,8 +63,10 @@ func TestRetry(t *testing.T) {
 		"more than usually": {6, 0, 6, false, 6300 * ms, 9450 * ms, 6, ""},
 		"never":             {1, 0, -1, false, 0, 0, 0, "dataloader: epoch 0, batch 1, sample 5: read 1: busy"},
 		"whole batch":       {2, 0, 0, true, 300 * ms, 450 * ms, 2, ""},
-		"whole, too often":  {5, 0, 0, true, 700 * ms, 1050 * ms, 3, "dataloader: epoch 0, batch 1, sample 5: read 5: busy"},
+		"whole, too often":  {8, 0, 0, true, 1400 * ms, 2100 * ms, 6, "dataloader: epoch 0, batch 1, sample 5: tried 4 times: read 8: busy"},
 		"whole, then one":   {4, 0, 0, true, 700 * ms, 1050 * ms, 3, ""},
+		"whole, then twice": {5, 0, 0, true, 800 * ms, 1200 * ms, 4, ""},
+		"whole, never":      {1, 0, -1, true, 0, 0, 0, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ds := flaky(12, 5, c.times, c.after)
@@ -105,7 +107,46 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// The end of a loop does not wait for a pause.
+// Each sample of a batch is tried as often as Retries says, also where ReadBatch was called that often before it came to
+// the sample.
+func TestRetryEachOfABatch(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		const n = 12
+		var mu sync.Mutex
+		tries := make(map[int]int)
+		read := func(_ context.Context, i int, row Row) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if tries[i]++; tries[i] == 1 {
+				return &RetryError{Err: errBusy}
+			}
+			write(i, row)
+			return nil
+		}
+		ds := batchedFunc{FromFunc(n, countFields, read), func(ctx context.Context, indices []int, rows Rows) error {
+			for k, i := range indices {
+				if err := read(ctx, i, rows.Row(k)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+		l := newLoader(t, ds, Config{BatchSize: 6, Workers: 1, OnError: SkipErrors, SingleEpoch: true, Pin: e})
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, skipped := range b.Skipped {
+				t.Errorf("skipped, though it was tried %d times: %v", tries[skipped.Index], skipped)
+			}
+			if err := verify(b, 6); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestRetryErrorWithoutAnError(t *testing.T) {
 	leak.Check(t)
 	if got := (&SampleError{Err: &RetryError{}}).Error(); !strings.Contains(got, "a RetryError without an Err") {
@@ -113,6 +154,7 @@ func TestRetryErrorWithoutAnError(t *testing.T) {
 	}
 }
 
+// The end of a loop does not wait for a pause.
 func TestRetryEndsWithTheLoop(t *testing.T) {
 	e := newEngine(t)
 	for _, how := range []string{"cancel", "close"} {

@@ -276,7 +276,7 @@ func (w *worker) read(ctx context.Context, t task) {
 		w.readBatch(ctx, t, indices)
 		return
 	}
-	w.readEach(ctx, t, true)
+	w.readEach(ctx, t)
 }
 
 // readBatch reads all rows of t in one call, or, if that fails, one by one.
@@ -297,9 +297,10 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 		s.fault(w.batchFault(s, t.lo, err))
 		return
 	}
+	// Though ReadBatch was called as often as Retries says: each time another sample may have failed, and the rest were not
+	// even asked for.
 	var passes *RetryError
-	tried := errors.As(err, &passes) // often enough
-	if w.readEach(ctx, t, !tried) == 0 && !tried {
+	if w.readEach(ctx, t) == 0 && !errors.As(err, &passes) {
 		// Every sample can be read by itself: the batch is whole, but something is wrong with ReadBatch.
 		s.mu.Lock()
 		s.readErrors++
@@ -327,7 +328,7 @@ func (w *worker) callBatch(ctx context.Context, t task, indices []int) error {
 }
 
 // readEach reads the rows of t one by one, and returns how many failed.
-func (w *worker) readEach(ctx context.Context, t task, again bool) (failed int) {
+func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 	s := t.s
 	for k := t.lo; k < t.hi; k++ {
 		if err := ctx.Err(); err != nil {
@@ -337,7 +338,7 @@ func (w *worker) readEach(ctx context.Context, t task, again bool) (failed int) 
 		w.row = k
 		w.index.Store(int64(s.indices[k]))
 		err := w.call(ctx, s, k)
-		if err != nil && again {
+		if err != nil {
 			err = w.again(ctx, s, s.indices[k], err, func() error { return w.call(ctx, s, k) })
 		}
 		if err == nil {
