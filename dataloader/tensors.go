@@ -8,6 +8,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/pintensor/pin/internal/gather"
 	"github.com/pintensor/pin/internal/strided"
 )
 
@@ -17,6 +18,7 @@ type tensorDataset struct {
 	fields []Field
 	size   []int    // of a row in bytes, by field
 	data   [][]byte // row-major
+	gather []gather.Rows
 }
 
 // FromTensors returns a Dataset whose sample i is row i of each tensor: their first axis is the samples,
@@ -30,7 +32,7 @@ func FromTensors(ts ...*tensor.Dense) (Dataset, error) {
 	if len(ts) == 0 {
 		return nil, fmt.Errorf("dataloader: FromTensors: no tensors: want at least one")
 	}
-	d := &tensorDataset{}
+	d := &tensorDataset{gather: make([]gather.Rows, len(ts))}
 	for i, t := range ts {
 		if err := d.add(i, t); err != nil {
 			return nil, fmt.Errorf("dataloader: FromTensors: tensor %d: %w", i, err)
@@ -99,14 +101,7 @@ func (d *tensorDataset) Read(_ context.Context, i int, row Row) error {
 
 func (d *tensorDataset) ReadBatch(_ context.Context, indices []int, rows Rows) error {
 	for f, size := range d.size {
-		gather(rows.Bytes(f), d.data[f], indices, size)
+		d.gather[f].Copy(rows.Bytes(f), d.data[f], indices, size)
 	}
 	return nil
-}
-
-// gather copies the rows at indices.
-func gather(dst, src []byte, indices []int, size int) {
-	for k, i := range indices {
-		copy(dst[k*size:(k+1)*size], src[i*size:(i+1)*size])
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"gorgonia.org/tensor"
-	"pgregory.net/rapid"
 
 	"github.com/pintensor/pin/internal/leak"
 )
@@ -104,23 +103,6 @@ func TestFromTensorsRefuses(t *testing.T) {
 			t.Errorf("%v, %v, want error %q", ds, err, want)
 		}
 	}
-}
-
-func TestGather(t *testing.T) {
-	leak.Check(t)
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(1, 40).Draw(t, "row bytes")
-		n := rapid.IntRange(1, 20).Draw(t, "rows")
-		src := rapid.SliceOfN(rapid.Byte(), n*size, n*size).Draw(t, "set")
-		indices := rapid.SliceOf(rapid.IntRange(0, n-1)).Draw(t, "indices")
-		dst := make([]byte, len(indices)*size)
-		gather(dst, src, indices, size)
-		for k, i := range indices {
-			if string(dst[k*size:(k+1)*size]) != string(src[i*size:(i+1)*size]) {
-				t.Fatalf("row %d is not row %d of the set", k, i)
-			}
-		}
-	})
 }
 
 func TestMakeRows(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/internal/datafile"
+	"github.com/pintensor/pin/internal/gather"
 )
 
 // elementTypes are those of the format, by their codes.
@@ -50,6 +51,7 @@ type from struct {
 	offset int64
 	size   int // of a sample in bytes
 	swap   int // bytes of what must be swapped; 0: nothing
+	gather *gather.Rows
 }
 
 var (
@@ -100,7 +102,7 @@ func (s *Set) add(f *datafile.File) error {
 			name = f.Name() // of another folder
 		}
 	}
-	at := from{file: f, path: f.Name(), offset: h.len, size: size}
+	at := from{file: f, path: f.Name(), offset: h.len, size: size, gather: new(gather.Rows)}
 	if data != nil {
 		at.file, at.offset = datafile.New(bytes.NewReader(data), int64(len(data)), f.Name()), 0
 		s.files = append(s.files, at.file)
@@ -183,7 +185,7 @@ func (s *Set) ReadBatch(_ context.Context, indices []int, rows dataloader.Rows) 
 
 // read fills dst with the samples at indices.
 func (s *from) read(dst []byte, indices []int) error {
-	if n, err := s.file.ReadRows(dst, s.offset, s.size, indices); err != nil {
+	if n, err := s.file.ReadRows(dst, s.offset, s.size, indices, s.gather); err != nil {
 		return fmt.Errorf("idx: %s: sample %d: %w", s.path, indices[min(n/s.size, len(indices)-1)], err)
 	}
 	if s.swap > 0 {

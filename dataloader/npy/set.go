@@ -12,6 +12,7 @@ import (
 
 	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/internal/datafile"
+	"github.com/pintensor/pin/internal/gather"
 )
 
 // Set is a [dataloader.Dataset] of arrays of one length, a field each. It is a [dataloader.BatchReader] too.
@@ -25,9 +26,10 @@ type Set struct {
 // source is where the samples of a field are.
 type source struct {
 	*header
-	file *datafile.File
-	name string // of the file and the entry
-	size int    // of a sample in bytes
+	file   *datafile.File
+	name   string // of the file and the entry
+	size   int    // of a sample in bytes
+	gather *gather.Rows
 }
 
 var (
@@ -53,7 +55,7 @@ func (s *Set) add(f *datafile.File, start, size int64, name, field string) error
 		sample *= d
 	}
 	s.n = h.shape[0]
-	s.from = append(s.from, source{h, f, name, sample})
+	s.from = append(s.from, source{h, f, name, sample, new(gather.Rows)})
 	s.fields = append(s.fields, dataloader.Field{Name: field, Dtype: h.dtype, Shape: tensor.Shape(h.shape[1:]).Clone()})
 	return nil
 }
@@ -112,7 +114,7 @@ func (s *Set) ReadBatch(_ context.Context, indices []int, rows dataloader.Rows) 
 
 // read fills dst with the samples at indices.
 func (s *source) read(dst []byte, indices []int) error {
-	n, err := s.file.ReadRows(dst, s.offset, s.size, indices)
+	n, err := s.file.ReadRows(dst, s.offset, s.size, indices, s.gather)
 	if err != nil {
 		return fmt.Errorf("npy: %s: sample %d: %w", s.name, indices[min(n/s.size, len(indices)-1)], err)
 	}

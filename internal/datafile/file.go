@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+
+	"github.com/pintensor/pin/internal/gather"
 )
 
 // MapLimit is the size in bytes of the largest file that is mapped.
@@ -92,27 +94,31 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("%w: %d, want 0 to %d", ErrOffset, off, f.size)
 	}
 	if left := f.size - off; int64(len(p)) > left {
-		n, err := f.ReadRows(p[:left], off, int(left), first)
+		n, err := f.ReadRows(p[:left], off, int(left), first, nil)
 		if err == nil {
 			err = io.EOF
 		}
 		return n, err
 	}
-	return f.ReadRows(p, off, len(p), first)
+	return f.ReadRows(p, off, len(p), first, nil)
 }
 
 var first = []int{0} // the row that ReadAt reads
 
 // ReadRows fills dst with rows of size bytes, one after another: those numbered rows, where row 0 begins at
 // off and the others follow without gaps. It returns how many bytes it read, fewer only with an error:
-// [ErrTruncated] if the file is shorter than when it was opened, [fs.ErrClosed] if it is closed.
-func (f *File) ReadRows(dst []byte, off int64, size int, rows []int) (int, error) {
+// [ErrTruncated] if the file is shorter than when it was opened, [fs.ErrClosed] if it is closed. by knows how such rows
+// are best copied out of the mapping; it may be nil.
+func (f *File) ReadRows(dst []byte, off int64, size int, rows []int, by *gather.Rows) (int, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.closed {
 		return 0, fs.ErrClosed
 	}
 	if f.mem != nil {
+		if by != nil && f.guard(func() { by.Copy(dst, f.mem[off:], rows, size) }) == nil {
+			return len(rows) * size, nil
+		}
 		return f.copyRows(dst, off, size, rows)
 	}
 	done := 0
@@ -130,9 +136,20 @@ func (f *File) ReadRows(dst []byte, off int64, size int, rows []int) (int, error
 	return done, nil
 }
 
-// copyRows copies rows out of the mapping. Pages behind the end of a file that was truncated fault
-// (SIGBUS), and so do those that a disk fails to read: that must not end the program.
+// copyRows copies rows out of the mapping one by one, so that it is known which can't be.
 func (f *File) copyRows(dst []byte, off int64, size int, rows []int) (done int, err error) {
+	err = f.guard(func() {
+		for _, i := range rows {
+			from := off + int64(i)*int64(size)
+			done += copy(dst[done:done+size], f.mem[from:from+int64(size)])
+		}
+	})
+	return done, err
+}
+
+// guard calls read, which reads the mapping. Pages behind the end of a file that was truncated fault (SIGBUS), and so do
+// those that a disk fails to read: that must not end the program.
+func (f *File) guard(read func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
@@ -142,11 +159,8 @@ func (f *File) copyRows(dst []byte, off int64, size int, rows []int) (done int, 
 			panic(p)
 		}
 	}()
-	for _, i := range rows {
-		from := off + int64(i)*int64(size)
-		done += copy(dst[done:done+size], f.mem[from:from+int64(size)])
-	}
-	return done, nil
+	read()
+	return nil
 }
 
 // fault says why a read of the mapping faulted.

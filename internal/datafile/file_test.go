@@ -16,6 +16,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/gather"
 	"github.com/pintensor/pin/internal/leak"
 )
 
@@ -60,10 +61,22 @@ func TestRead(t *testing.T) {
 				t.Errorf("ReadAt: %v, equal: %v", err, bytes.Equal(got, data))
 			}
 			rows := make([]byte, 300)
-			n, err := f.ReadRows(rows, 50, 100, []int{7, 0, 98})
+			n, err := f.ReadRows(rows, 50, 100, []int{7, 0, 98}, nil)
 			want := append(append(bytes.Clone(data[750:850]), data[50:150]...), data[9850:9950]...)
 			if n != 300 || err != nil || !bytes.Equal(rows, want) {
 				t.Errorf("ReadRows = %d, %v, equal: %v", n, err, bytes.Equal(rows, want))
+			}
+			many, all := make([]int, 30), []byte{}
+			for k := range many {
+				many[k] = k * 7 % 33
+				all = append(all, data[10+many[k]*300:][:300]...)
+			}
+			var by gather.Rows
+			for range 100 {
+				got := make([]byte, len(all))
+				if n, err := f.ReadRows(got, 10, 300, many, &by); n != len(all) || err != nil || !bytes.Equal(got, all) {
+					t.Fatalf("ReadRows of %d rows = %d, %v, equal: %v", len(many), n, err, bytes.Equal(got, all))
+				}
 			}
 			if n, err := f.ReadAt(make([]byte, 8), 9996); n != 4 || err != io.EOF {
 				t.Errorf("ReadAt over the end = %d, %v, want 4, EOF", n, err)
@@ -117,6 +130,17 @@ func TestTruncatedWhileOpen(t *testing.T) {
 			}
 			if n, err := f.ReadAt(make([]byte, 100), 1000); n != 100 || err != nil {
 				t.Errorf("read of what is left: %d, %v", n, err)
+			}
+			// Of many rows, asked for ahead, those before the first that is gone are read.
+			const size = 1 << 10
+			rows := []int{1, 5, 9, 2, 63, 0, 7, 8, 3, 4, 6, 900, 10, 11, 12, 13, 14, 901}
+			var by gather.Rows
+			for range 100 {
+				dst := make([]byte, len(rows)*size)
+				n, err := f.ReadRows(dst, 0, size, rows, &by)
+				if !errors.Is(err, ErrTruncated) || n/size != 11 || !bytes.Equal(dst[:size], pattern(1 << 20)[size:2*size]) {
+					t.Fatalf("rows of which one is gone: %d bytes, %v, want 11 rows and ErrTruncated", n, err)
+				}
 			}
 		})
 	}
@@ -198,11 +222,12 @@ func BenchmarkReadRows(b *testing.B) {
 					b.ReportAllocs()
 					b.SetBytes(int64(size * batch))
 					dst, rows := make([]byte, size*batch), make([]int, batch)
+					var by gather.Rows
 					for b.Loop() {
 						for k := range rows {
 							rows[k] = rand.IntN(128 << 20 / size)
 						}
-						if _, err := f.ReadRows(dst, 0, size, rows); err != nil {
+						if _, err := f.ReadRows(dst, 0, size, rows, &by); err != nil {
 							b.Fatal(err)
 						}
 					}

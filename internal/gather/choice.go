@@ -1,0 +1,55 @@
+package gather
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// choice finds out which way is the fastest: in rounds of a few calls of each, after which the one with the cheapest call
+// is taken for many. A call is never cheaper than the work it does, and often dearer for reasons that are not its way's.
+//
+// Calls of a round may run at the same time, and one that ends after its round counts for the next.
+type choice struct {
+	calls atomic.Uint64
+	best  atomic.Int32
+	least [ways]atomic.Int64 // cost of the cheapest call of the round, + 1; 0: none yet
+}
+
+const (
+	trials = 8    // calls of each way in a round
+	period = 8192 // calls from a round to the next
+)
+
+// next returns the way to take for a call, and whether its cost is to be noted.
+func (c *choice) next() (way int, measured bool) {
+	n := (c.calls.Add(1) - 1) % period
+	switch {
+	case n < ways*trials:
+		return int(n % ways), true
+	case n == ways*trials:
+		c.decide()
+	}
+	return int(c.best.Load()), false
+}
+
+// note says what a call cost.
+func (c *choice) note(way int, cost int64) {
+	cost++
+	for {
+		least := c.least[way].Load()
+		if least != 0 && least <= cost || c.least[way].CompareAndSwap(least, cost) {
+			return
+		}
+	}
+}
+
+// decide ends a round.
+func (c *choice) decide() {
+	best, cost := plain, int64(math.MaxInt64)
+	for way := range c.least {
+		if least := c.least[way].Swap(0); least != 0 && least < cost {
+			best, cost = way, least
+		}
+	}
+	c.best.Store(int32(best))
+}

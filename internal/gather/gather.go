@@ -1,0 +1,87 @@
+// Package gather copies scattered rows of memory next to each other, which is what making a batch of shuffled samples is.
+//
+// A processor does not see such a row coming: its own prefetching starts anew with each, and a core that copies one
+// row after the other waits for memory most of the time. But the order is known, so the rows to come are asked for while
+// others are copied. How much is best asked for, if anything, depends on the processor, on the rows' length and on which cache
+// they lie in, and is found by measuring the calls themselves, now and again: see choice. What is copied is the same
+// each way.
+package gather
+
+import (
+	"time"
+	"unsafe"
+)
+
+// The ways to copy.
+const (
+	plain = iota // row by row
+	begin        // asking for the beginning of the next rows: the processor's own prefetching goes on from there
+	whole        // asking for all of the next rows
+	ways
+)
+
+const (
+	// short is the length of rows below which so many are on their way at the same time anyway that asking costs more than
+	// it saves: with 64 bytes the ways differ by less than a tenth (BenchmarkCopy).
+	short = 256
+
+	// few rows are copied plainly: nothing can be gained with them, and single ones are read by many workers at once,
+	// which would wait for each other's counting.
+	few = 16
+
+	// beginning is how many bytes of a row begin asks for, and most what whole does.
+	beginning, most = 512, 4 << 10
+
+	// lead is about how many bytes of rows are asked for before they are copied.
+	lead = 8 << 10
+)
+
+// Rows copies rows of an array. There is one for each array, as what it has measured is about the array's rows. The zero
+// value is ready. It is safe for concurrent use, and must not be copied.
+type Rows struct{ choice choice }
+
+// Copy fills dst with rows of src, one after another: those numbered indices, where row i is the size bytes from i*size
+// on. It panics if a row lies outside of src, or dst has no room for all.
+func (r *Rows) Copy(dst, src []byte, indices []int, size int) {
+	if !asks || size < short || len(indices) < few {
+		run(plain, dst, src, indices, size)
+		return
+	}
+	way, measured := r.choice.next()
+	if !measured {
+		run(way, dst, src, indices, size)
+		return
+	}
+	began := time.Since(start)
+	run(way, dst, src, indices, size)
+	r.choice.note(way, int64(time.Since(start)-began)<<10/int64(len(indices)))
+}
+
+var start = time.Now() // to ask for the time since is cheaper than for the time
+
+func run(way int, dst, src []byte, indices []int, size int) {
+	reach := min(size, most)
+	switch way {
+	case plain:
+		copyRows(dst, src, indices, size)
+		return
+	case begin:
+		reach = min(size, beginning)
+	}
+	block := max(lead/size, 1)
+	ask(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
+	for len(indices) > 0 {
+		now := indices[:min(block, len(indices))]
+		if indices = indices[len(now):]; len(indices) > 0 {
+			ask(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
+		}
+		copyRows(dst, src, now, size)
+		dst = dst[len(now)*size:]
+	}
+}
+
+func copyRows(dst, src []byte, indices []int, size int) {
+	for k, i := range indices {
+		copy(dst[k*size:(k+1)*size], src[i*size:(i+1)*size])
+	}
+}
