@@ -46,10 +46,21 @@ type Rows struct {
 // Bytes returns the memory of a field, numbered as in [Dataset.Fields]: the elements of the sample in
 // row-major order, in the machine's byte order. It panics if there is no such field.
 func (r Row) Bytes(field int) []byte {
-	if r.b.sizeOf("Row.Bytes", field); r.b.layout.wide[field] != nil {
-		return r.b.ragged[field][r.k]
+	if r.b.even(field) {
+		return r.fixed(field)
 	}
-	return r.fixed(field)
+	return r.uneven(field)
+}
+
+// even reports whether there is a field of that number, whose samples have one shape. It is for each sample, and inlined.
+func (b *buffer) even(field int) bool {
+	return uint(field) < uint(len(b.layout.wide)) && b.layout.wide[field] == nil
+}
+
+// uneven is Bytes where even is false.
+func (r Row) uneven(field int) []byte {
+	r.b.sizeOf("Row.Bytes", field)
+	return r.b.ragged[field][r.k]
 }
 
 // fixed is the row's memory in the field's part of the block.
@@ -71,11 +82,11 @@ func RowsValues[T any](r Rows, field int) []T {
 }
 
 func values[T any](b *buffer, call string, field int, raw []byte) []T {
-	f := &b.layout.fields[field]
-	if have := reflect.TypeFor[T](); have != f.Dtype.Type {
-		panic(fmt.Errorf("dataloader: %s[%v]: field %d is %s", call, have, field, f.describe()))
+	if have := reflect.TypeFor[T](); have != b.layout.fields[field].Dtype.Type {
+		panic(fmt.Errorf("dataloader: %s[%v]: field %d is %s", call, have, field, b.layout.fields[field].describe()))
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/int(f.Dtype.Size()))
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), uintptr(len(raw))/unsafe.Sizeof(one))
 }
 
 // Rand returns the sample's own random generator, for augmentation. What it gives depends on

@@ -44,6 +44,7 @@ type run struct {
 	skipped int     // left out
 	block   []Batch // not used yet
 	timer   *time.Timer
+	usual   time.Duration // of a wait for a batch, lately
 	entered time.Time
 	spent   time.Duration // in loops before this one
 	detach  func() bool   // takes the run away from the loop's context, and returns whether it was not done

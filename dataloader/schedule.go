@@ -165,16 +165,19 @@ func (b *board) look() {
 	b.looking.Add(1)
 	seen := b.news.Load()
 	b.mu.Unlock()
-	spin(func() bool { return b.gave() || b.news.Load() != seen })
+	spin(shortSpin, func() bool { return b.gave() || b.news.Load() != seen })
 	b.mu.Lock()
 	b.looking.Add(-1)
 }
 
-// spin asks until it is told true, some 20 µs long. To wake a thread that sleeps costs whoever does it several
-// microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes. It
-// lets others run now and then, and not more often: each time costs as much, where there is an idle thread to take over.
-func spin(done func() bool) bool {
-	for range 32 {
+// shortSpin is some 20 µs, longSpin some 200 (see spin).
+const shortSpin, longSpin = 32, 320
+
+// spin asks until it is told true, for so many rounds of some 600 ns. To wake a thread that sleeps costs whoever does it
+// several microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes.
+// It lets others run now and then, and not more often: each time costs as much, where there is an idle thread to take over.
+func spin(rounds int, done func() bool) bool {
+	for range rounds {
 		for range 128 {
 			if done() {
 				return true
