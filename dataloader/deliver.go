@@ -115,9 +115,9 @@ func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 // for each batch of 40 µs is a sixth slower, for each of 150 µs a twentieth (BenchmarkBesideGather).
 const briefly = 200 * time.Microsecond
 
-// patience is for how many rounds the loop is to spin before it sleeps.
+// patience is for how many rounds the loop is to spin before it sleeps: only for few where workers could use its core.
 func (r *run) patience() int {
-	if r.usual < briefly {
+	if r.usual < briefly && int(r.l.hands.Load()) < r.cores {
 		return longSpin
 	}
 	return shortSpin

@@ -36,6 +36,7 @@ type board struct {
 	crew   []*worker
 	wanted int // of the crew: the first so many
 
+	cores    int
 	spinners int // workers that may be looking
 
 	idle   []*slot // that wait to be filled, in the order in which they were let go
@@ -60,7 +61,7 @@ type task struct {
 func (b *board) init(g *leg, tokens, workers int) {
 	b.work.L = &b.mu
 	b.leg, b.tokens, b.most, b.base, b.wanted = g, tokens, tokens, tokens, workers
-	if runtime.GOMAXPROCS(0) > 1 {
+	if b.cores = runtime.GOMAXPROCS(0); b.cores > 1 {
 		b.spinners = 1
 	}
 }

@@ -1,6 +1,7 @@
 package dataloader
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,4 +105,42 @@ func TestNoMemoryIsOverlooked(t *testing.T) {
 			l.run.mu.Unlock()
 		}
 	}
+}
+
+// The loop spins for long only through waits that are usually short, and on a core that no worker could use.
+func TestPatience(t *testing.T) {
+	l := newLoader(t, counting(1), Config{BatchSize: 1, Workers: 2, Prefetch: 1})
+	r := newRun(t.Context(), l, position{})
+	defer r.shut()
+	for _, c := range []struct {
+		usual time.Duration
+		cores int
+		want  int
+	}{{0, 3, longSpin}, {briefly - 1, 3, longSpin}, {briefly, 3, shortSpin}, {0, 2, shortSpin}, {time.Second, 2, shortSpin}} {
+		r.usual, r.cores = c.usual, c.cores
+		if got := r.patience(); got != c.want {
+			t.Errorf("waits of %v, 2 workers on %d cores: %d rounds, want %d", c.usual, c.cores, got, c.want)
+		}
+	}
+}
+
+// What is usual follows the waits.
+func TestUsualWait(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		slow := FromFunc(40, countFields, func(_ context.Context, i int, row Row) error {
+			time.Sleep(time.Millisecond)
+			write(i, row)
+			return nil
+		})
+		l := newLoader(t, slow, Config{BatchSize: 1, Workers: 1, SingleEpoch: true, Pin: e})
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if usual := l.run.usual; b.Index == 0 && usual >= briefly || b.Index == 39 && (usual < briefly || usual > time.Millisecond) {
+				t.Errorf("batch %d: usually %v", b.Index, usual)
+			}
+		}
+	})
 }
