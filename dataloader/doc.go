@@ -80,6 +80,9 @@
 // goroutines: a Dataset and samplers are called from several at once. A large batch is read by several
 // of them together.
 //
+// A loop that waits for its batch keeps its core busy for 20 µs before it sleeps; for 200 µs if its waits are usually shorter
+// than that and there are fewer workers than cores, since a worker that has to wake it takes longer than one that need not.
+//
 // While the last batches of an epoch are consumed workers read the first of the next one, as many as fit in
 // the memory that there is anyway, so that only the first loop begins with a wait. When a loop is over they
 // finish that and end: no goroutine is left, but for a Read that does not return though its context is

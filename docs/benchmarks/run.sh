@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures what docs/benchmarks.md shows: this module's benchmarks, and PyTorch's for the same work, in one go.
 #
-#     docs/benchmarks/run.sh OUT [PART...]      parts: train load copy pin tuning curves compile; all by default.
-#                                               peers is for two GPUs
+#     docs/benchmarks/run.sh OUT [PART...]      parts: train load gather copy pin tuning curves compile; all by
+#                                               default. peers is for two GPUs, host for a machine without one
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
 # `make plots LOGS=OUT` makes documents of it. All of it takes 5 minutes with a GPU. Without a GPU the software device
@@ -15,7 +15,7 @@ here=$root/docs/benchmarks
 [ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 2; }
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit
 shift
-[ $# -gt 0 ] || set -- train load copy pin tuning curves compile # what matters most first, should there be no time for all
+[ $# -gt 0 ] || set -- train load gather copy pin tuning curves compile # what matters most first, should there be no time for all
 BENCHTIME=${BENCHTIME:-0.2s} TIMEOUT=${TIMEOUT:-90} LIMIT=${LIMIT:-600}
 bin=$(mktemp -d) && trap 'rm -rf "$bin"' EXIT
 cd "$root" || exit
@@ -143,11 +143,21 @@ measure() {
 		bench load ./dataloader '^Benchmark(HandOver|Turn)$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=gather$'
 		bench load ./dataloader '^BenchmarkLoader$/./mode=loader$/workers=1$'
-		bench load ./dataloader '^BenchmarkBesideGather$'
 		peer load torch_baseline.py load
 		export IMAGES_DIR=$bin/images # the same for both
 		bench load ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|4|16)$' 1x
 		peer load torch_images.py 4 16
+		;;
+	gather)
+		bench gather . '^BenchmarkBesideGather$'
+		bench gather ./dataloader '^BenchmarkBesideGather$'
+		;;
+	host) # without a GPU
+		bench host . '^BenchmarkGatherLoop$'
+		bench host . '^BenchmarkLoader$/./dest=host/workers=(0|1|2|4)$'
+		bench host ./dataloader '^BenchmarkLoader$'
+		bench host ./dataloader '^Benchmark(HandOver|Turn)$'
+		bench host ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|2|4)$' 1x
 		;;
 	train)
 		bench train . '^BenchmarkTrain$' 0.5s
@@ -161,7 +171,7 @@ measure() {
 	tuning) bench tuning ./dataloader '^BenchmarkTuning$' 0.1s ;;
 	compile) peer compile torch_baseline.py compile ;;
 	*)
-		echo "run.sh: no part $1: train, load, copy, pin, tuning, curves, compile and peers are expected" >&2
+		echo "run.sh: no part $1: train, load, gather, copy, pin, tuning, curves, compile, peers and host are expected" >&2
 		exit 2
 		;;
 	esac

@@ -53,11 +53,12 @@ var generators = []struct {
 	name     string
 	generate func(q *query) *table
 }{
-	{"targets", targetTable}, {"summary", summary},
+	{"targets", withGPU(targetTable)}, {"summary", withGPU(summary)},
 	{"pin-cold", pinCold}, {"pin-warm", pinWarm}, {"pin-goroutines", pinGoroutines}, {"pin-threads", pinThreads}, {"pin-layout", pinLayout}, {"waste", waste},
 	{"h2d", hostToDevice}, {"d2h", deviceToHost}, {"both-ways", bothWays}, {"issue", issueCost}, {"batch", manySmall}, {"overlap", overlapped},
 	{"peer", peerCopies}, {"devices", bothDevices}, {"when-to-pin", whenToPin},
-	{"load-peers", loadPeers}, {"load-workers", loadWorkers}, {"load-host", loadHost}, {"tuning", tuning}, {"images", images},
+	{"load-peers", withGPU(loadPeers)}, {"load-workers", withGPU(loadWorkers)}, {"load-host", withGPU(loadHost)}, {"tuning", tuning}, {"images", withGPU(images)},
+	{"load-gather", loadGather}, {"load-cpu", withoutGPU(loadCPU)}, {"images-cpu", withoutGPU(images)},
 	{"train", training}, {"kernels", kernels}, {"example", example},
 	{"curve-mlp", curves("mlp", "The loss of the MLP, step by step")}, {"curve-cnn", curves("cnn", "The loss of the CNN, step by step")},
 	{"behind", nil}, // made of the others

@@ -13,6 +13,21 @@ type query struct {
 	commands []string
 }
 
+// withGPU is a table of machines that have a GPU only: others, though newer, have no say in it.
+func withGPU(generate func(q *query) *table) func(q *query) *table { return where(true, generate) }
+
+// withoutGPU is one of machines that have none.
+func withoutGPU(generate func(q *query) *table) func(q *query) *table { return where(false, generate) }
+
+func where(gpu bool, generate func(q *query) *table) func(q *query) *table {
+	return func(q *query) *table {
+		if (q.run.facts["gpu"] != "") != gpu {
+			return nil
+		}
+		return generate(q)
+	}
+}
+
 // value is a figure that may not have been measured.
 type value struct {
 	v  float64

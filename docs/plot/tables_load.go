@@ -109,6 +109,52 @@ func loadHost(q *query) *table {
 	return t.compact(2)
 }
 
+// loadGather sets the loader beside the loop by hand where both were measured in turn.
+func loadGather(q *query) *table {
+	t := &table{title: "The loader with one worker beside a loop that gathers by hand, on the host, in turn, samples a second",
+		header: []string{"batch", "data in memory", "a loop by hand", "loader, 1 worker", "of the loop"}}
+	for _, kind := range []struct{ name, bench, params string }{
+		{"uint8, normalised by `Read`", "pin.BesideGather", "read=sample"},
+		{"uint8, normalised by `ReadBatch`", "pin.BesideGather", "read=batch"},
+		{"float32", "dataloader.BesideGather", ""},
+	} {
+		if len(q.values("pin.BesideGather", "", "batch")) == 0 {
+			return nil // a run of before there was one
+		}
+		for _, batch := range q.values(kind.bench, kind.params, "batch") {
+			params := "batch=" + batch + "/" + kind.params
+			loader, times := q.get(kind.bench, params, samplesS), q.get(kind.bench, params, "x-gather")
+			t.rows = append(t.rows, []string{batch, kind.name, rate(loader.over(times.inverse())), rate(loader), percent(times.inverse())})
+		}
+	}
+	return t.compact(2)
+}
+
+// loadCPU is the loader by workers where there is no GPU.
+func loadCPU(q *query) *table {
+	t := &table{title: "The loader on the host by workers, samples a second", header: []string{"batch", "data in memory"}}
+	workers := workersOf(q, "dataloader.Loader", "mode=loader")
+	for _, w := range workers {
+		t.header = append(t.header, w)
+	}
+	t.header = append(t.header, "as the loader finds", "a loop by hand")
+	for _, kind := range []struct{ name, bench, params, gather, gatherParams string }{
+		{"uint8, normalised on the way", "pin.Loader", "dest=host", "pin.GatherLoop", ""},
+		{"float32", "dataloader.Loader", "mode=loader", "dataloader.Loader", "mode=gather"},
+	} {
+		for _, batch := range q.values(kind.bench, kind.params, "batch") {
+			params := "batch=" + batch + "/" + kind.params
+			row := []string{batch, kind.name}
+			for _, w := range workers {
+				row = append(row, rate(q.get(kind.bench, params+"/workers="+w, samplesS)))
+			}
+			t.rows = append(t.rows, append(row, rate(automatic(q, kind.bench, params, samplesS)),
+				rate(q.get(kind.gather, "batch="+batch+"/"+kind.gatherParams, samplesS))))
+		}
+	}
+	return t.compact(2)
+}
+
 func images(q *query) *table {
 	const bench, unit = "dataloader/imagefolder.Loader", "images/s"
 	t := &table{title: "A folder of JPEGs, decoded, cropped, resized and normalised, images a second",
