@@ -32,7 +32,7 @@ func (l labelled) Fields() []dataloader.Field {
 }
 
 func (l labelled) Read(_ context.Context, i int, row dataloader.Row) error {
-	l.gather(i, dataloader.Values[float32](row, 0))
+	l.normalise(dataloader.Values[float32](row, 0), l.image(i))
 	dataloader.Values[float32](row, 1)[l.labels[i]] = 1
 	return nil
 }

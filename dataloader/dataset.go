@@ -59,7 +59,10 @@ type BatchReader interface {
 type Overwriter interface {
 	// Overwrites reports whether Read, and ReadBatch if there is one, write every byte of every row when they return no
 	// error. The rows that they are given are not zeroed then, and have samples of an older batch in them. It is
-	// asked once, by New.
+	// asked once, by New. A struct that embeds such a set has its Overwrites too, whatever its own Read does.
+	//
+	// The first calls have to prove it: an error names the field and the element that Read or ReadBatch has left as it
+	// was, and ends up in the loop whatever Config.OnError says.
 	Overwrites() bool
 }
 

@@ -37,6 +37,8 @@ type Loader struct {
 	// was written last is still in the core's cache, and a batch is as much as fits into that.
 	keepsWarm bool
 
+	unproven atomic.Int64 // calls, of those that are to show that they write whole rows
+
 	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
 	tuner        *tuner       // of the loop's goroutine; nil: those stay
 	shallow      atomic.Bool  // there was no memory for a larger depth
@@ -114,6 +116,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 		l.keepsWarm = cfg.Stream == nil && layout.batchBytes(l.rows) >= warmBytes
 	}
 	l.zero = !overwrites(ds)
+	l.unproven.Store(proofs)
 	return l, nil
 }
 

@@ -44,10 +44,7 @@ func (m *mapped) Read(ctx context.Context, i int, row Row) error {
 	if err := m.read(ctx, i, Row{in, 0}); err != nil {
 		return err
 	}
-	if err := m.fn(ctx, i, Row{in, 0}, row); err != nil {
-		return fmt.Errorf("Map: %w", err)
-	}
-	return nil
+	return m.apply(ctx, i, Row{in, 0}, row)
 }
 
 func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error {
@@ -60,9 +57,19 @@ func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.fn(ctx, i, Row{in, k}, rows.Row(k)); err != nil {
-			return fmt.Errorf("Map: %w", err)
+		if err := m.apply(ctx, i, Row{in, k}, rows.Row(k)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// apply calls fn with out zeroed: here, where the row is about to be written, rather than by the Loader all rows of a batch,
+// of which the first have left the caches when the last are cleared.
+func (m *mapped) apply(ctx context.Context, i int, in, out Row) error {
+	out.b.zero(out.k, out.k+1)
+	if err := m.fn(ctx, i, in, out); err != nil {
+		return fmt.Errorf("Map: %w", err)
 	}
 	return nil
 }
@@ -87,8 +94,9 @@ func (m *mapped) borrow(rows Rows) *buffer {
 	return in
 }
 
-func (m *mapped) batches() bool  { return m.reader != nil }
-func (m *mapped) String() string { return "Map(" + describeSet(m.Dataset) + ")" }
+func (m *mapped) batches() bool    { return m.reader != nil }
+func (m *mapped) overwrites() bool { return true }
+func (m *mapped) String() string   { return "Map(" + describeSet(m.Dataset) + ")" }
 
 // MapInPlace returns ds with each sample changed by fn, in its row of the batch: normalised, flipped. The fields are those
 // of ds. fn finds sample i in row. It is called from several goroutines at once, and must not keep row. What is

@@ -14,12 +14,13 @@ import (
 
 // worker is one goroutine of a run. Its atomics say what it is doing, for those who wait for it.
 type worker struct {
-	r      *run
-	reader BatchReader // nil: the data set has none
-	row    int         // of the slot, being read
-	order  []int       // of the batch that is begun, where they were looked up before its slot was taken
-	number int
-	live   bool // guarded by the run's lock
+	r       *run
+	reader  BatchReader // nil: the data set has none
+	row     int         // of the slot, being read
+	planted bool        // the canary, in the first of the rows that are being read
+	order   []int       // of the batch that is begun, where they were looked up before its slot was taken
+	number  int
+	live    bool // guarded by the run's lock
 
 	_     line // the rest is written for each sample
 	leg   atomic.Pointer[leg]
@@ -293,7 +294,7 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	if err == nil {
 		return
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, errUnwritten) {
 		s.fault(w.batchFault(s, t.lo, err))
 		return
 	}
@@ -313,11 +314,12 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 
 // callBatch calls ReadBatch for the rows of t.
 func (w *worker) callBatch(ctx context.Context, t task, indices []int) error {
-	if w.r.l.zero {
-		t.s.zero(t.lo, t.hi)
-	}
+	w.ready(t.s, t.lo, t.hi)
 	w.start()
 	err := w.reader.ReadBatch(ctx, indices, Rows{&t.s.buffer, t.lo, len(indices)})
+	if err == nil {
+		err = w.prove(t.s, t.lo)
+	}
 	if err != nil {
 		for k := t.lo; k < t.hi; k++ { // they will be read again
 			t.s.forgetRand(k)
@@ -345,7 +347,9 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 			continue
 		}
 		failed++
-		s.fault(w.sampleFault(s, k, err))
+		f := w.sampleFault(s, k, err)
+		f.skip = !errors.Is(err, errUnwritten) // that is not the sample's fault
+		s.fault(f)
 		if w.r.l.cfg.OnError == StopOnError {
 			return failed
 		}
@@ -355,14 +359,38 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 
 // call calls Read for row k.
 func (w *worker) call(ctx context.Context, s *slot, k int) error {
-	if w.r.l.zero {
-		s.zero(k, k+1)
-	}
+	w.ready(s, k, k+1)
 	w.start()
 	err := w.r.l.ds.Read(ctx, s.indices[k], Row{&s.buffer, k})
+	if err == nil {
+		err = w.prove(s, k)
+	}
 	if err != nil {
 		s.forgetRand(k)
 		s.forgetMeta(k)
+	}
+	return err
+}
+
+// ready makes rows from lo to hi-1 what a data set finds there.
+func (w *worker) ready(s *slot, lo, hi int) {
+	switch w.planted = false; {
+	case w.r.l.zero:
+		s.zero(lo, hi)
+	case w.r.l.unproven.Load() > 0:
+		s.plant(lo)
+		w.planted = true
+	}
+}
+
+// prove looks at the first row that ready has made, now that it is read.
+func (w *worker) prove(s *slot, lo int) error {
+	if !w.planted {
+		return nil
+	}
+	err := s.proven(lo)
+	if err == nil {
+		w.r.l.unproven.Add(-1)
 	}
 	return err
 }
