@@ -49,7 +49,7 @@ func BenchmarkLoader(b *testing.B) {
 			}
 			name := fmt.Sprintf("batch=%d/mode=loader/workers=%d", size, workers)
 			if workers == 0 {
-				name = fmt.Sprintf("batch=%d/mode=loader", size)
+				name = fmt.Sprintf("batch=%d/mode=loader/workers=auto", size)
 			}
 			b.Run(name, func(b *testing.B) {
 				benchLoader(b, set, Config{BatchSize: size, Workers: workers, Shuffle: true, LastBatch: DropLast}, int64(size)*(784*4+8))

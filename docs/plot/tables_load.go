@@ -116,6 +116,7 @@ func loadGather(q *query) *table {
 	for _, kind := range []struct{ name, bench, params string }{
 		{"uint8, normalised by `Read`", "pin.BesideGather", "read=sample"},
 		{"uint8, normalised by `ReadBatch`", "pin.BesideGather", "read=batch"},
+		{"uint8, normalised by a `Map` over tensors", "pin.BesideGather", "read=map"},
 		{"float32", "dataloader.BesideGather", ""},
 	} {
 		if len(q.values("pin.BesideGather", "", "batch")) == 0 {
