@@ -29,6 +29,7 @@ mnist: ## train on MNIST (ARGS="-model cnn -epochs 3" passes flags)
 test: check check-ptx unit race nocgo invariants fuzz cross once accuracy ## all that CI runs
 	@if [ "$(CGO)" = 1 ]; then echo "all passed"; else echo "all passed, but for race, which was NOT RUN: there is no C compiler"; fi
 	@command -v $(CLANG) >/dev/null || echo "check-ptx was NOT RUN: there is no $(CLANG)"
+	@[ "$(shell uname -s)" != Linux ] || ldconfig -p 2>/dev/null | grep -q libturbojpeg.so || echo "the tests of package turbojpeg were NOT RUN: there is no libturbojpeg"
 	@command -v g++ >/dev/null || command -v clang++ >/dev/null || command -v c++ >/dev/null || echo "the tests of the CUDA kernels on the host were NOT RUN: there is no C++ compiler"
 
 check: ## gofmt, go vet, staticcheck, go.mod tidiness, check-docs

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pintensor/pin/dataloader"
+	"github.com/pintensor/pin/dataloader/imagefolder/turbojpeg"
 	"github.com/pintensor/pin/pintensor"
 )
 
@@ -69,12 +70,26 @@ func album(b *testing.B) string {
 
 // BenchmarkLoader delivers batches of 64 images of a folder: read, decoded, cropped at random and resized to 224 x
 // 224, flipped and normalised, as a ResNet is trained. It is to be compared with torchvision's ImageFolder and
-// transforms, with as many workers.
+// transforms, with as many workers. "jpeg=turbo" is with libjpeg-turbo, where that is installed.
 func BenchmarkLoader(b *testing.B) {
-	set, err := Open(album(b), Config{
+	dir := album(b)
+	cfg := Config{
 		Height: 224, Width: 224, Crop: RandomResizedCrop, Flip: 0.5,
 		Mean: []float32{0.485, 0.456, 0.406}, Std: []float32{0.229, 0.224, 0.225},
-	})
+	}
+	benchmarkLoader(b, "", dir, cfg)
+	turbo, err := turbojpeg.Open(turbojpeg.Config{})
+	if err != nil {
+		b.Log(err)
+		return
+	}
+	defer turbo.Close()
+	cfg.DecodeJPEG = turbo.Decode
+	benchmarkLoader(b, "/jpeg=turbo", dir, cfg)
+}
+
+func benchmarkLoader(b *testing.B, name, dir string, cfg Config) {
+	set, err := Open(dir, cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -82,7 +97,7 @@ func BenchmarkLoader(b *testing.B) {
 		if workers > 2*runtime.GOMAXPROCS(0) {
 			continue
 		}
-		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+		b.Run(fmt.Sprintf("workers=%d%s", workers, name), func(b *testing.B) {
 			e, err := pintensor.NewEngine()
 			if err != nil {
 				b.Fatal(err)
@@ -111,7 +126,7 @@ func BenchmarkLoader(b *testing.B) {
 // BenchmarkStages shows what one image takes, on one core.
 func BenchmarkStages(b *testing.B) {
 	data := photo(1, 500, 375)
-	m, err := decode(data, 1<<20)
+	m, err := decoded(data)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -120,7 +135,7 @@ func BenchmarkStages(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			if _, err := decode(data, 1<<20); err != nil {
+			if _, err := decoded(data); err != nil {
 				b.Fatal(err)
 			}
 		}

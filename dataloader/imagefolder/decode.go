@@ -19,31 +19,42 @@ import (
 // and reading it.
 var ErrFormat = errors.New("not a readable image")
 
-// decode makes an image of a JPEG or PNG file. What it begins with tells, not its name: files are often named wrongly.
-func decode(data []byte, maxPixels int) (image.Image, error) {
+// decode makes an image of a JPEG or PNG file. What it begins with tells, not its name: files are often named wrongly. reuse is
+// an image of Config.DecodeJPEG that is not used any more, and again whether this one is.
+func (c *Config) decode(data []byte, reuse image.Image) (m image.Image, again bool, err error) {
 	config, whole := jpeg.DecodeConfig, jpeg.Decode
 	switch {
 	case bytes.HasPrefix(data, []byte("\xff\xd8")):
+		again = c.DecodeJPEG != nil
 	case bytes.HasPrefix(data, []byte("\x89PNG")):
 		config, whole = png.DecodeConfig, png.Decode
 	default:
-		return nil, badf("%d bytes that begin with %q, expected a JPEG or PNG file", len(data), data[:min(len(data), 8)])
+		return nil, false, badf("%d bytes that begin with %q, expected a JPEG or PNG file", len(data), data[:min(len(data), 8)])
 	}
-	c, err := config(bytes.NewReader(data))
+	h, err := config(bytes.NewReader(data))
 	if err != nil {
-		return nil, damaged(data, err)
+		return nil, false, damaged(data, err)
 	}
-	if c.Width <= 0 || c.Height <= 0 {
-		return nil, badf("%d x %d pixels", c.Width, c.Height)
+	if h.Width <= 0 || h.Height <= 0 {
+		return nil, false, badf("%d x %d pixels", h.Width, h.Height)
 	}
-	if c.Width > maxPixels/c.Height {
-		return nil, badf("%d x %d pixels, expected at most %d (Config.MaxPixels)", c.Width, c.Height, maxPixels)
+	if h.Width > c.MaxPixels/h.Height {
+		return nil, false, badf("%d x %d pixels, expected at most %d (Config.MaxPixels)", h.Width, h.Height, c.MaxPixels)
 	}
-	m, err := whole(bytes.NewReader(data))
-	if err != nil {
-		return nil, damaged(data, err)
+	if again {
+		m, err = c.DecodeJPEG(data, reuse)
+	} else {
+		m, err = whole(bytes.NewReader(data))
 	}
-	return m, nil
+	switch {
+	case err != nil:
+		return nil, false, damaged(data, err)
+	case again && m == nil:
+		return nil, false, errors.New("Config.DecodeJPEG returned neither an image nor an error")
+	case again && m.Bounds() != image.Rect(0, 0, h.Width, h.Height):
+		return nil, false, fmt.Errorf("Config.DecodeJPEG returned an image of %v, expected (0,0)-(%d,%d)", m.Bounds(), h.Width, h.Height)
+	}
+	return m, again, nil
 }
 
 func damaged(data []byte, err error) error {

@@ -55,14 +55,17 @@ func (d *Decoder) Decode(data []byte, row dataloader.Row, field int) error {
 }
 
 func (d *Decoder) decode(data []byte, row dataloader.Row, field int) error {
-	m, err := decode(data, d.cfg.MaxPixels)
+	z := d.resizers.Get().(*resizer)
+	defer d.resizers.Put(z)
+	m, again, err := d.cfg.decode(data, z.decoded)
 	if err != nil {
 		return err
 	}
+	if again {
+		z.decoded = m
+	}
 	g := d.cfg.geometry(m.Bounds(), row.Rand)
 	flip := d.cfg.Flip > 0 && row.Rand().Float64() < d.cfg.Flip
-	z := d.resizers.Get().(*resizer)
-	defer d.resizers.Put(z)
 	pixels := z.resize(m, g, d.cfg.Gray)
 	if flip {
 		mirror(pixels, d.cfg.Width, d.cfg.channels())

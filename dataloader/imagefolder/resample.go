@@ -62,6 +62,7 @@ func (t *taps) last() int {
 
 // resizer has the memory of a resize, to be used again.
 type resizer struct {
+	decoded      image.Image // by Config.DecodeJPEG, the last time
 	across, down taps
 	row          []byte  // of the input
 	narrow       []byte  // rows of the input that are needed, of the output's width

@@ -15,13 +15,19 @@ import (
 	"github.com/pintensor/pin/internal/leak"
 )
 
+// decoded is the image in a file.
+func decoded(data []byte) (image.Image, error) {
+	m, _, err := (&Config{MaxPixels: 1 << 20}).decode(data, nil)
+	return m, err
+}
+
 func load(t testing.TB, name string) image.Image {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := decode(data, 1<<20)
+	m, err := decoded(data)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -229,7 +235,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	var z resizer
 	f.Fuzz(func(t *testing.T, data []byte, crop uint8, gray bool) {
-		m, err := decode(data, 1<<16)
+		m, _, err := (&Config{MaxPixels: 1 << 16}).decode(data, nil)
 		if err != nil {
 			return
 		}

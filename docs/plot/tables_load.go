@@ -159,16 +159,21 @@ func loadCPU(q *query) *table {
 func images(q *query) *table {
 	const bench, unit = "dataloader/imagefolder.Loader", "images/s"
 	t := &table{title: "A folder of JPEGs, decoded, cropped, resized and normalised, images a second",
-		header: []string{"workers", "`imagefolder`", "torchvision"}, chart: &chart{xlabel: "workers", ylabel: "images a second"}}
-	ours, theirs := series{name: "imagefolder"}, series{name: "torchvision"}
+		header: []string{"workers", "`imagefolder`", "with libjpeg-turbo", "torchvision"}, chart: &chart{xlabel: "workers", ylabel: "images a second"}}
+	ours, turbo, theirs := series{name: "imagefolder"}, series{name: "imagefolder, libjpeg-turbo"}, series{name: "torchvision"}
 	for _, w := range q.values(bench, "", "workers") {
-		v, p := q.get(bench, "workers="+w, unit), q.get("torch.images", "workers="+w, unit)
+		v, u, p := q.get(bench, "workers="+w, unit), q.get(bench, "workers="+w+"/jpeg=turbo", unit), q.get("torch.images", "workers="+w, unit)
 		t.compare(w+" workers", v, p, false, figure)
-		t.rows = append(t.rows, []string{w, figure(v), figure(p)})
+		t.compare(w+" workers, libjpeg-turbo", u, p, false, figure)
+		t.rows = append(t.rows, []string{w, figure(v), figure(u), figure(p)})
 		ours.add(number(w), v)
+		turbo.add(number(w), u)
 		theirs.add(number(w), p)
 	}
 	t.chart.series = []series{ours, theirs}
+	if len(turbo.x) > 0 {
+		t.chart.series = []series{ours, turbo, theirs}
+	}
 	return t.compact(1)
 }
 
