@@ -93,13 +93,13 @@ func TestDecode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch m.(type) {
+		switch m := m.(type) {
 		case *image.Gray:
 			if name != "gray" {
 				t.Errorf("%s: a %T", name, m)
 			}
 		case *image.RGBA:
-			if name == "gray" || name == "cmyk" || !m.(*image.RGBA).Opaque() {
+			if name == "gray" || name == "cmyk" || !m.Opaque() {
 				t.Errorf("%s: a %T", name, m)
 			}
 		default:
