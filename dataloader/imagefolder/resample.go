@@ -82,17 +82,21 @@ func (z *resizer) resize(m image.Image, g geometry, gray bool) []byte {
 	left, right := z.across.first[0], z.across.last()
 	top, bottom := z.down.first[0], z.down.last()
 	line := part.Dx() * channels
-	z.row = grow(z.row, 3*(right-left))
-	z.narrow = grow(z.narrow, (bottom-top)*line)
+	z.row = grow(z.row, 3*(right-left)+1) // and one, of blendPixels
+	z.narrow = grow(z.narrow, (bottom-top)*line+1)
 	z.sums = grow(z.sums, line)
 	z.out = grow(z.out, part.Dy()*line)
 	for y := top; y < bottom; y++ {
+		dst := z.narrow[(y-top)*line : (y-top+1)*line+1]
+		if pixels := rgba(m, box.Min.X+left, box.Min.Y+y); pixels != nil && !gray {
+			z.across.blendRGB(dst, pixels[:4*(right-left)], 4, left)
+			continue
+		}
 		readRow(z.row, m, box.Min.X+left, box.Min.X+right, box.Min.Y+y, gray)
-		dst := z.narrow[(y-top)*line : (y-top+1)*line]
 		if gray {
 			z.across.blendGray(dst, z.row, left)
 		} else {
-			z.across.blendRGB(dst, z.row, left)
+			z.across.blendRGB(dst, z.row, 3, left)
 		}
 	}
 	for y := range part.Dy() {
@@ -106,13 +110,24 @@ const half = 1 << (precision - 1)
 // clip makes a byte of a sum of weighted ones, which rounding may have made a little larger than 255.
 func clip(sum int32) byte { return byte(min(sum>>precision, 255)) }
 
-// blendRGB makes a row of the output's width of a row of the input that begins at pixel left.
-func (t *taps) blendRGB(dst, src []byte, left int) {
+// blendRGB makes a row of the output's width of a row of the input that begins at pixel left, step bytes a pixel. It uses one byte
+// more of either.
+func (t *taps) blendRGB(dst, src []byte, step, left int) {
+	if vectors {
+		n := len(t.first)
+		_, _ = dst[3*n], src[(t.last()-1-left)*step+3]
+		blendPixels(&dst[0], &src[0], step, left, &t.first[0], &t.count[0], &t.weights[0], t.per, n)
+		return
+	}
+	t.blendInGo(dst, src, step, left)
+}
+
+func (t *taps) blendInGo(dst, src []byte, step, left int) {
 	for i, first := range t.first {
 		r, g, b := int32(half), int32(half), int32(half)
-		p := src[3*(first-left):]
+		p := src[step*(first-left):]
 		for j, w := range t.weights[i*t.per : i*t.per+t.count[i]] {
-			q := p[3*j : 3*j+3 : 3*j+3]
+			q := p[step*j : step*j+3 : step*j+3]
 			r += w * int32(q[0])
 			g += w * int32(q[1])
 			b += w * int32(q[2])
@@ -135,24 +150,35 @@ func (t *taps) blendGray(dst, src []byte, left int) {
 
 // stack makes row y of the output of the narrow rows, of which the first is row top.
 func (z *resizer) stack(dst []byte, y, top int) {
-	t := &z.down
-	line := len(dst)
-	sums := z.sums[:line]
+	t, line, done := &z.down, len(dst), 0
+	weights := t.weights[y*t.per : y*t.per+t.count[y]]
+	rows := z.narrow[(t.first[y]-top)*line:][:len(weights)*line]
+	if vectors && line >= 16 {
+		done = line &^ 15
+		stackColumns(&dst[0], &rows[0], line, &weights[0], len(weights), done)
+	}
+	if done < line {
+		stackInGo(dst[done:], rows[done:], line, weights, z.sums)
+	}
+}
+
+// stackInGo is stackColumns for any number of columns, which is that of dst. It has sums for memory.
+func stackInGo(dst, rows []byte, line int, weights, sums []int32) {
+	sums = sums[:len(dst)]
 	for i := range sums {
 		sums[i] = half
 	}
-	weights := t.weights[y*t.per : y*t.per+t.count[y]]
-	rows := z.narrow[(t.first[y]-top)*line:]
 	for len(weights) > 1 { // two at once: the sums are read and written half as often
 		u, v := weights[0], weights[1]
-		p, q := rows[:line:line], rows[line:2*line:2*line]
+		p, q := rows[:len(dst)], rows[line:][:len(dst)]
 		for i := range sums {
 			sums[i] += u*int32(p[i]) + v*int32(q[i])
 		}
-		weights, rows = weights[2:], rows[2*line:]
+		weights = weights[2:]
+		rows = rows[min(2*line, len(rows)):]
 	}
 	if len(weights) == 1 {
-		for i, v := range rows[:line:line] {
+		for i, v := range rows[:len(dst)] {
 			sums[i] += weights[0] * int32(v)
 		}
 	}

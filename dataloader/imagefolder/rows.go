@@ -51,6 +51,17 @@ func readRow(dst []byte, m image.Image, x0, x1, y int, gray bool) {
 	}
 }
 
+// rgba returns the pixels of m from (x, y) on where they are four bytes each, of which the first three are the colours; else nil.
+func rgba(m image.Image, x, y int) []byte {
+	switch m := m.(type) {
+	case *image.RGBA:
+		return m.Pix[m.PixOffset(x, y):]
+	case *image.NRGBA:
+		return m.Pix[m.PixOffset(x, y):]
+	}
+	return nil
+}
+
 // readSteps copies the bytes numbered r, g and b of every step bytes.
 func readSteps(dst, src []byte, step, r, g, b int) {
 	for i := 0; i+3 <= len(dst); i += 3 {
