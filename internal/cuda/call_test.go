@@ -311,6 +311,9 @@ func TestWhereTheDeviceIs(t *testing.T) {
 	}
 }
 
+// heap keeps what is registered off the stack, which moves when it grows and when it is collected.
+var heap any
+
 func TestUnregisterCanBeRepeated(t *testing.T) {
 	leak.Check(t)
 	l := newFake(t)
@@ -319,6 +322,7 @@ func TestUnregisterCanBeRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := new([64]byte)
+	heap = b
 	if err := drv.Host().Register(unsafe.Pointer(b), 64); err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,7 @@ func TestContextsEndWithTheirUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := make([]byte, 64<<10)
+	heap = b
 	if err := drv.Host().Register(unsafe.Pointer(&b[0]), int64(len(b))); err != nil {
 		t.Fatal(err)
 	}

@@ -239,21 +239,25 @@ func TestCheckedKeepsDevicesApart(t *testing.T) {
 	}
 }
 
+// heap keeps what is registered off the stack, which moves when it grows and when it is collected.
+var heap any
+
 func TestCheckedHostCountsAnAttemptedRelease(t *testing.T) {
 	leak.Check(t)
 	r := &recorder{TB: t}
 	faulty := NewFaultyHost(unlocked{})
 	h := CheckedHost(r, faulty)
-	var b [8]byte
-	if err := h.Register(unsafe.Pointer(&b), 8); err != nil {
+	b := new([8]byte)
+	heap = b
+	if err := h.Register(unsafe.Pointer(b), 8); err != nil {
 		t.Fatal(err)
 	}
 	faulty.FailAll("Unregister")
-	if err := h.Unregister(unsafe.Pointer(&b)); err != ErrInjected {
+	if err := h.Unregister(unsafe.Pointer(b)); err != ErrInjected {
 		t.Fatalf("Unregister: %v, want ErrInjected", err)
 	}
 	faulty.FailAll("Register")
-	if err := h.Register(unsafe.Pointer(&b), 8); err != ErrInjected {
+	if err := h.Register(unsafe.Pointer(b), 8); err != ErrInjected {
 		t.Fatalf("Register: %v, want ErrInjected", err)
 	}
 	if got := r.end(); len(got) != 0 {
