@@ -52,6 +52,9 @@ type BatchReader interface {
 	// indices must not be changed, and neither it nor rows kept. Otherwise it is like Read.
 	//
 	// After an error the samples are read again with Read, one by one, to find the one at fault.
+	//
+	// A struct that embeds such a set has its ReadBatch too, which knows nothing of the struct's own Read: it needs a
+	// ReadBatch of its own. What changes samples of another set is best a [Map].
 	ReadBatch(ctx context.Context, indices []int, rows Rows) error
 }
 

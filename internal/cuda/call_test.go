@@ -311,9 +311,6 @@ func TestWhereTheDeviceIs(t *testing.T) {
 	}
 }
 
-// heap keeps what is registered off the stack, which moves when it grows and when it is collected.
-var heap any
-
 func TestUnregisterCanBeRepeated(t *testing.T) {
 	leak.Check(t)
 	l := newFake(t)

@@ -81,6 +81,9 @@ func active(t *testing.T, drv *Driver) []bool {
 	return states
 }
 
+// heap keeps what is registered off the stack, which moves when it grows and when it is collected.
+var heap any
+
 func TestContextsEndWithTheirUse(t *testing.T) {
 	leak.Check(t)
 	drv := hardware(t)
