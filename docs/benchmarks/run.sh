@@ -157,7 +157,7 @@ measure() {
 		bench host . '^BenchmarkLoader$/./dest=host/workers=(0|1|2|4)$'
 		bench host ./dataloader '^BenchmarkLoader$'
 		bench host ./dataloader '^Benchmark(HandOver|Turn)$'
-		bench host ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|2|4)$' 1x
+		bench host ./dataloader/imagefolder '^BenchmarkLoader$/workers=(1|2|4)$'
 		;;
 	train)
 		bench train . '^BenchmarkTrain$' 0.5s
