@@ -135,10 +135,7 @@ func loadGather(q *query) *table {
 func loadCPU(q *query) *table {
 	t := &table{title: "The loader on the host by workers, samples a second", header: []string{"batch", "data in memory"}}
 	workers := workersOf(q, "dataloader.Loader", "mode=loader")
-	for _, w := range workers {
-		t.header = append(t.header, w)
-	}
-	t.header = append(t.header, "as the loader finds", "a loop by hand")
+	t.header = append(append(t.header, workers...), "as the loader finds", "a loop by hand")
 	for _, kind := range []struct{ name, bench, params, gather, gatherParams string }{
 		{"uint8, normalised on the way", "pin.Loader", "dest=host", "pin.GatherLoop", ""},
 		{"float32", "dataloader.Loader", "mode=loader", "dataloader.Loader", "mode=gather"},
