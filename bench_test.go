@@ -183,6 +183,30 @@ func BenchmarkPin(b *testing.B) {
 	})
 }
 
+// BenchmarkPinInto fills a pinned tensor that is there, and does the same with Go's copy, which one core does.
+func BenchmarkPinInto(b *testing.B) {
+	for _, size := range sizes {
+		for _, by := range []struct {
+			name string
+			copy func(dst, src *tensor.Dense) error
+		}{
+			{"PinInto", pintensor.PinInto},
+			{"copy", func(dst, src *tensor.Dense) error { copy(dst.Raw, src.Raw); return nil }},
+		} {
+			b.Run(fmt.Sprintf("size=%s/by=%s", size.name, by.name), func(b *testing.B) {
+				dst, src := filled(b, size.bytes, true), filled(b, size.bytes, false)
+				b.SetBytes(int64(size.bytes))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := by.copy(dst, src); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 func BenchmarkToDevice(b *testing.B) {
 	dev := device(b)
 	s := stream(b, dev)

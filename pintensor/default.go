@@ -27,6 +27,9 @@ func Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 // Pin is Default().Pin.
 func Pin(t *tensor.Dense) (*tensor.Dense, error) { return Default().Pin(t) }
 
+// PinInto is Default().PinInto: Pin into a tensor of Default() that is there.
+func PinInto(dst, src *tensor.Dense) error { return Default().PinInto(dst, src) }
+
 // EnsurePinned is Default().EnsurePinned: t itself if it is pinned and contiguous, else a copy that is.
 func EnsurePinned(t *tensor.Dense) (*tensor.Dense, error) { return Default().EnsurePinned(t) }
 

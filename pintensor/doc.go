@@ -6,8 +6,8 @@
 //	x, err := stream.ToDevice(batch, true)               // returns before the copy is done
 //	err = pintensor.Release(batch)                       // the memory is lent again when it is
 //
-// [New] makes a tensor in pinned memory, [Pin] copies one into it, and [Engine.Register] pins a tensor's
-// memory where it is. Page-locking costs 0.1 ms, and 11 for 256 MiB; so an [Engine] keeps the memory that comes back
+// [New] makes a tensor in pinned memory, [Pin] copies one into it, [PinInto] copies one into a tensor that is pinned already,
+// and [Engine.Register] pins a tensor's memory where it is. Page-locking costs 0.1 ms, and 11 for 256 MiB; so an [Engine] keeps the memory that comes back
 // and lends it again, which takes less than a microsecond beside clearing it. What is lent are ordinary
 // tensors with the standard engine: all of Gorgonia works on them, and results of arithmetic are ordinary
 // tensors again.
@@ -17,6 +17,7 @@
 //	torch.zeros(..., pin_memory=True)                  New
 //	torch.empty(..., pin_memory=True), cudaHostAlloc   Empty
 //	tensor.pin_memory()                                EnsurePinned; Pin is always a copy
+//	pinned.copy_(tensor)                               PinInto
 //	tensor.is_pinned(), cudaPointerGetAttributes       IsPinned
 //	cudaHostRegister, cudaHostUnregister               Engine.Register
 //	tensor.record_stream(s)                            Acquire and Hold.Until; package asynccopy does it

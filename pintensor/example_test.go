@@ -59,6 +59,31 @@ func ExamplePin() {
 	// Output: [2 3 5 6]
 }
 
+// A buffer that is filled again and again is pinned once. Were it being copied to a device, PinInto would wait for that.
+func ExamplePinInto() {
+	buffer, err := pintensor.New(tensor.Float32, 2, 2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pintensor.Release(buffer)
+	images := tensor.New(tensor.WithShape(4, 2), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6, 7, 8}))
+	for i := 0; i < 4; i += 2 {
+		batch, err := images.Slice(tensor.S(i, i+2)) // every other kind of view works too
+		if err == nil {
+			err = pintensor.PinInto(buffer, batch.(*tensor.Dense))
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(buffer.Data())
+	}
+	// Output:
+	// [1 2 3 4]
+	// [5 6 7 8]
+}
+
 // A function that is given tensors of any kind pins those that are not pinned, and releases only those.
 func ExampleEnsurePinned() {
 	batch, err := pintensor.New(tensor.Float32, 2, 3)

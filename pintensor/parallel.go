@@ -26,7 +26,7 @@ const (
 	limitParallel = 1024
 )
 
-// WithParallelism bounds how many goroutines one call uses to copy (Pin), clear (New, Alloc) or first touch (new
+// WithParallelism bounds how many goroutines one call uses to copy (Pin, PinInto), clear (New, Alloc) or first touch (new
 // memory) 2 MiB and more, or 512 KiB that lie in pieces shorter than 1 KiB; smaller tensors are copied and cleared by the
 // caller's own. The default, also given by 0, is 16; GOMAXPROCS bounds it too. 1 leaves all to the caller's goroutine, for
 // programs that keep their cores busy in another way. A negative number, and one of more than 1024, is an error.

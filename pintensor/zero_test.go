@@ -19,6 +19,7 @@ func TestEnginesThatWereNotMade(t *testing.T) {
 			"New":          func() error { _, err := e.New(tensor.Float32, 2); return err },
 			"Empty":        func() error { _, err := e.Empty(tensor.Float32, 2); return err },
 			"Pin":          func() error { _, err := e.Pin(x); return err },
+			"PinInto":      func() error { return e.PinInto(x, x) },
 			"EnsurePinned": func() error { _, err := e.EnsurePinned(x); return err },
 			"AllocBuffer":  func() error { _, err := e.AllocBuffer(2); return err },
 			"Alloc":        func() error { _, err := e.Alloc(2); return err },
