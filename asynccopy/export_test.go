@@ -11,7 +11,12 @@ import (
 )
 
 // SetEngine replaces pintensor.Default for what d lends. Call it before d is used.
-func (d *Device) SetEngine(e *pintensor.Engine) { d.engine = func() *pintensor.Engine { return e } }
+func (d *Device) SetEngine(e *pintensor.Engine) {
+	if d == nil {
+		return
+	}
+	d.engine = func() *pintensor.Engine { return e }
+}
 
 // LoadCUDA returns the driver that Open uses.
 var LoadCUDA = cuda.Load

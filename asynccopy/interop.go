@@ -11,8 +11,14 @@ import (
 )
 
 // Driver returns the driver's device, for packages of this module, which load modules and make graphs with it.
-// It is d's: whoever uses it makes sure that d is open, and closes neither it nor what d made.
-func (d *Device) Driver() driver.Device { return d.drv }
+// It is d's: whoever uses it makes sure that d is open, and closes neither it nor what d made. It is nil of a nil or zero
+// Device.
+func (d *Device) Driver() driver.Device {
+	if d == nil {
+		return nil
+	}
+	return d.drv
+}
 
 // Issue calls issue to issue work to s with the driver, for packages of this module; others use [Stream.Handle].
 // The work comes after what was issued to s so far, copies of pageable memory included. issue gets the driver's

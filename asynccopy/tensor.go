@@ -282,24 +282,34 @@ func (x *Tensor) DevicePtr() uintptr {
 	return uintptr(p)
 }
 
-// Shape returns a copy of x's shape, empty for a scalar.
-func (x *Tensor) Shape() tensor.Shape { return x.shape().Clone() }
+// Shape returns a copy of x's shape, empty for a scalar, and for a nil or zero Tensor.
+func (x *Tensor) Shape() tensor.Shape {
+	if x == nil {
+		return tensor.Shape{}
+	}
+	return x.shape().Clone()
+}
 
-// Dtype returns the type of x's elements.
-func (x *Tensor) Dtype() tensor.Dtype { return x.dtype }
+// Dtype returns the type of x's elements, the zero Dtype for a nil or zero Tensor.
+func (x *Tensor) Dtype() tensor.Dtype {
+	if x == nil {
+		return tensor.Dtype{}
+	}
+	return x.dtype
+}
 
-// Device returns the device that x is on, nil for a zero Tensor.
+// Device returns the device that x is on, nil for a nil or zero Tensor.
 func (x *Tensor) Device() *Device {
-	if x.buf == nil {
+	if x == nil || x.buf == nil {
 		return nil
 	}
 	return x.buf.dev
 }
 
-// Size returns the number of elements; 1 for a scalar.
+// Size returns the number of elements; 1 for a scalar, 0 for a nil or zero Tensor.
 func (x *Tensor) Size() int {
-	if x.dtype.Type == nil {
-		return 0 // a zero Tensor
+	if x == nil || x.dtype.Type == nil {
+		return 0
 	}
 	return int(x.size / int64(x.dtype.Size()))
 }
@@ -311,8 +321,13 @@ func (x *Tensor) Data() any { return x }
 // Uintptr is DevicePtr, for tensor.Memory. The host must not dereference it.
 func (x *Tensor) Uintptr() uintptr { return x.DevicePtr() }
 
-// MemSize returns the size of x's elements in bytes.
-func (x *Tensor) MemSize() uintptr { return uintptr(x.size) }
+// MemSize returns the size of x's elements in bytes, 0 for a nil or zero Tensor.
+func (x *Tensor) MemSize() uintptr {
+	if x == nil {
+		return 0
+	}
+	return uintptr(x.size)
+}
 
 // Format prints dtype, shape and device, with every verb. The elements stay where they are.
 func (x *Tensor) Format(f fmt.State, verb rune) {

@@ -21,8 +21,8 @@ import (
 // each stream, and what the program adds with [Trace.Span]. Open the file in https://ui.perfetto.dev or
 // chrome://tracing.
 //
-// A nil *Trace is one that nobody wants: its methods do nothing, and cost nothing. All methods may be called
-// from any goroutine.
+// A nil *Trace is one that nobody wants: its methods do nothing, and cost nothing. A zero Trace, which NewTrace did not
+// make, writes nothing, and its Close says so. All methods may be called from any goroutine.
 type Trace struct {
 	start time.Time
 
@@ -92,7 +92,7 @@ func (t *Trace) Span(track, name string) Span {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.closed || !t.made() {
 		return Span{}
 	}
 	return Span{trace: t, track: track, name: name, row: t.row(track), start: t.now()}
@@ -137,6 +137,9 @@ func (t *Trace) Close() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.made() {
+		return errors.New("asynccopy: trace: it is a zero Trace, want one of NewTrace")
+	}
 	if t.closed {
 		return nil
 	}
@@ -152,6 +155,9 @@ func (t *Trace) Close() error {
 	}
 	return nil
 }
+
+// made reports whether NewTrace made t, which is not nil.
+func (t *Trace) made() bool { return t.out != nil }
 
 func (t *Trace) now() time.Duration { return time.Since(t.start) }
 
@@ -199,6 +205,9 @@ func WithTrace(t *Trace) Option {
 	return func(o *options) error {
 		if t == nil {
 			return errors.New("WithTrace: t is nil")
+		}
+		if !t.made() {
+			return errors.New("WithTrace: t is a zero Trace, want one of NewTrace")
 		}
 		o.trace = t
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/pintensor/pin/internal/driver"
 	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
+	"github.com/pintensor/pin/internal/zerocall"
 	"gorgonia.org/tensor"
 )
 
@@ -92,6 +93,46 @@ func TestNilAndZero(t *testing.T) {
 			t.Errorf("%v: %v, %v", z, done, err)
 		}
 	}
+	r.ok(x.Release())
+}
+
+// TestMethodsOfNilAndZero calls what there is, in whatever way.
+func TestMethodsOfNilAndZero(t *testing.T) {
+	r := newRig(t, soft.New(soft.Config{Host: locking{}}))
+	s, host := r.stream(), pageable(4, 1)
+	x := must(s.Empty(tensor.Uint8, 4))(t)
+	args := []any{
+		context.Background(), s, x, host, tensor.Uint8, must(s.Record())(t), []*asynccopy.Tensor{x}, []*tensor.Dense{host}, true, 4, int64(0),
+		"name", func(driver.Device, driver.Stream) error { return nil }, asynccopy.ErrOutOfMemory,
+	}
+	for _, z := range []*asynccopy.Device{nil, {}} {
+		zerocall.Methods(t, z, "asynccopy: ", args)
+		if z.Driver() != nil {
+			t.Errorf("the driver of %v is %v", z, z.Driver())
+		}
+	}
+	for _, z := range []*asynccopy.Stream{nil, {}} {
+		zerocall.Methods(t, z, "asynccopy: ", args)
+	}
+	for _, z := range []*asynccopy.Tensor{nil, {}} {
+		zerocall.Methods(t, z, "asynccopy: ", args, "Wait") // nobody writes it
+		if z.Device() != nil || z.Size() != 0 || len(z.Shape()) != 0 || z.MemSize() != 0 || z.Dtype() != (tensor.Dtype{}) {
+			t.Errorf("%v: %v, %d, %v, %d, %v", z, z.Device(), z.Size(), z.Shape(), z.MemSize(), z.Dtype())
+		}
+	}
+	zerocall.Methods(t, (*asynccopy.Event)(nil), "asynccopy: ", args)
+	zerocall.Methods(t, new(asynccopy.Event), "asynccopy: ", args, "Done", "Wait") // it is complete
+	for _, z := range []*asynccopy.Download{nil, {}} {
+		zerocall.Methods(t, z, "asynccopy: ", args)
+	}
+	zerocall.Methods(t, (*asynccopy.Trace)(nil), "asynccopy: ", args, "Close") // nobody wants it
+	zerocall.Methods(t, new(asynccopy.Trace), "asynccopy: ", args)
+	zerocall.Methods(t, asynccopy.Span{}, "asynccopy: ", args)
+	for _, z := range []*asynccopy.DriverError{nil, {}} {
+		zerocall.Methods(t, z, "asynccopy: ", args)
+	}
+	_, err := asynccopy.OpenSoft(asynccopy.WithTrace(new(asynccopy.Trace)))
+	refused(t, "WithTrace", err, "OpenSoft: WithTrace: t is a zero Trace")
 	r.ok(x.Release())
 }
 

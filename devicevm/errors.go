@@ -3,6 +3,7 @@ package devicevm
 // This file has the errors.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -51,10 +52,20 @@ type NodeError struct {
 }
 
 // Error returns the node, as "node 7 "A × B" float32(64, 10)", and the error.
-func (e *NodeError) Error() string { return e.text + ": " + e.Err.Error() }
+func (e *NodeError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%s: %v", cmp.Or(e.text, "a node"), e.Err) // without a text it is not of this package
+}
 
 // Unwrap returns Err.
-func (e *NodeError) Unwrap() error { return e.Err }
+func (e *NodeError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 func nodeError(n *graph.Node, format string, args ...any) error {
 	return &NodeError{Node: n.Src, Err: fmt.Errorf(format, args...), text: n.String()}

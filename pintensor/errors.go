@@ -48,6 +48,9 @@ type LimitError struct {
 
 // Error gives the figures in bytes.
 func (e *LimitError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	return fmt.Sprintf("limit reached: limit %d bytes, lent %d, cached %d, in flight %d, asked for %d",
 		e.Limit, e.Lent, e.Cached, e.InFlight, e.Asked)
 }
@@ -67,6 +70,9 @@ type WrittenError struct {
 
 // Error names the innermost line of each call.
 func (e *WrittenError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	text := fmt.Sprintf("byte %d of a released tensor of %d bytes was written after release", e.Offset, e.Size)
 	if e.Lent == nil {
 		text += "; WithLeakTracking tells where it was lent and released"

@@ -103,7 +103,7 @@ func lines(callers []Caller) string {
 // Alloc. Tensors that were dropped are among them until the garbage collector finds them.
 // Without WithLeakTracking it returns nil.
 func (e *Engine) Leaks() []Leak {
-	if e.tracker == nil {
+	if e == nil || e.tracker == nil {
 		return nil
 	}
 	loans := e.tracker.list()
@@ -122,7 +122,7 @@ func (e *Engine) Leaks() []Leak {
 // the garbage collector gave back, or registrations that it undid, those with the most first. Their Counts make
 // Stats.Forgotten. Without WithLeakTracking it returns nil.
 func (e *Engine) Forgotten() []Forgotten {
-	if e.tracker == nil {
+	if e == nil || e.tracker == nil {
 		return nil
 	}
 	found := e.tracker.places()

@@ -8,7 +8,7 @@ import "fmt"
 // device it is, since the driver's refusal is an error of New. Without one the system may refuse, and the
 // engine then lends ordinary memory: why says how much, what the system answered, and how to raise the limit
 // that it named. It is nil if and only if locked is true. An engine that holds no memory has none that isn't
-// locked, and doesn't ask the system what it would say.
+// locked, and doesn't ask the system what it would say. Of an engine that NewEngine did not make, why says that.
 //
 //	if ok, why := pintensor.Default().Locked(); !ok {
 //		log.Print(why)
@@ -16,6 +16,9 @@ import "fmt"
 //
 // Trim gives up what is cached, so that memory which is needed later is page-locked if the limit was raised since.
 func (e *Engine) Locked() (locked bool, why error) {
+	if !e.made() {
+		return false, fmt.Errorf("pintensor: Locked: %w", errNotMade)
+	}
 	n := e.n.pageable.current.Load()
 	if n == 0 {
 		return true, nil

@@ -81,8 +81,11 @@ type counters struct {
 	register, unregister                    callClock
 }
 
-// Stats returns the engine's figures. It completes finished copies first and does not block.
+// Stats returns the engine's figures, zeros for a nil Engine. It completes finished copies first and does not block.
 func (e *Engine) Stats() Stats {
+	if e == nil {
+		return Stats{}
+	}
 	e.poll(pollAll)
 	s := Stats{
 		Requested: e.n.requested.usage(e.n.coldRequested.Load()), Lent: e.n.lent.usage(e.n.coldLent.Load()), Cached: e.n.cached.usage(0),

@@ -114,7 +114,7 @@ func (e *Engine) free(raw []byte, size int64, t *tensor.Dense, lease uint32) err
 func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	d, s := bytesOf(dst), bytesOf(src)
 	if d == nil || s == nil {
-		return e.StdEng.Memcpy(dst, src)
+		return tensor.StdEng{}.Memcpy(dst, src) // e may be nil
 	}
 	copy(d, s)
 	return nil

@@ -1,6 +1,6 @@
 package pintensor
 
-// This file tests engines that NewEngine did not make.
+// This file tests engines that NewEngine did not make, and other values that nobody did.
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pintensor/pin/internal/leak"
+	"github.com/pintensor/pin/internal/zerocall"
 	"gorgonia.org/tensor"
 )
 
@@ -38,5 +39,25 @@ func TestEnginesThatWereNotMade(t *testing.T) {
 		if err := e.Release(x); !errors.Is(err, ErrNotPinned) {
 			t.Errorf("%s engine: Release: %v", name, err)
 		}
+	}
+}
+
+// Every method of every type is called on values that nobody made.
+func TestMethodsOfNilAndZero(t *testing.T) {
+	e := newRig(t)
+	d := must[*tensor.Dense](t)(e.New(tensor.Float32, 4))
+	done := newWork()
+	done.complete()
+	args := []any{bg, d, tensor.Float32, 4, int64(4), time.Second, done, ErrLimit}
+	for _, z := range []*Engine{nil, {}} {
+		zerocall.Methods(t, z, "pintensor: ", args, "Memcpy") // a copy that needs no engine
+	}
+	zerocall.Methods(t, Hold{}, "pintensor: ", args)
+	zerocall.Methods(t, Buffer{}, "pintensor: ", args, "Acquire") // a Hold on nothing
+	for _, z := range []any{(*LimitError)(nil), new(LimitError), (*WrittenError)(nil), new(WrittenError), Stats{}, Usage{}, Calls{}, Leak{}, Forgotten{}, Caller{}} {
+		zerocall.Methods(t, z, "pintensor: ", args)
+	}
+	if err := e.Release(d); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -49,10 +49,18 @@ type Error struct {
 }
 
 // Error returns "call: text (code)".
-func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code) }
+func (e *Error) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code)
+}
 
 // Is reports whether e is of the kind of target, one of this package's sentinel errors.
 func (e *Error) Is(target error) bool {
+	if e == nil {
+		return false
+	}
 	switch target {
 	case ErrOutOfMemory:
 		return e.Code == CodeOutOfMemory
@@ -68,6 +76,9 @@ func (e *Error) Is(target error) bool {
 // device returns it, and only a new process can use the device again. Such are the codes of which cuda.h
 // says that the process must be terminated and relaunched, or that the context can't be used any more.
 func (e *Error) Sticky() bool {
+	if e == nil {
+		return false
+	}
 	switch e.Code {
 	case CodeIllegalAddress, CodeLaunchFailure,
 		226, // error contained by the GPU
