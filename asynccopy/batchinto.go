@@ -4,7 +4,6 @@ package asynccopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -36,9 +35,11 @@ func (s *Stream) ToDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, nonBlockin
 	}
 	var errs []error
 	for _, x := range dst {
-		errs = append(errs, x.Wait(context.Background()))
+		if err := x.Wait(context.Background()); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return distinct(errs) // those with one event have one error
 }
 
 func (s *Stream) toDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, waits bool) error {
@@ -67,7 +68,7 @@ func (s *Stream) toDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, waits bool
 			return fmt.Errorf("ts[%d]: %w", i, err)
 		}
 		if _, err := s.upload(dst[i], ts[i], layout, waits); err != nil {
-			return fmt.Errorf("ts[%d]: %w", i, err)
+			return about(fmt.Sprintf("ts[%d]", i), err)
 		}
 	}
 	return nil
@@ -125,7 +126,7 @@ func (c *convoy) add(s *Stream, x *Tensor, t *tensor.Dense, i int) error {
 	a, err := x.begin(s, true)
 	if err != nil {
 		hold.Done()
-		return fmt.Errorf("dst[%d]: %w", i, err)
+		return about(fmt.Sprintf("dst[%d]", i), err)
 	}
 	c.members = append(c.members, traveller{a, hold, unsafe.Pointer(unsafe.SliceData(t.Raw))})
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
+	"github.com/pintensor/pin/internal/drivertest"
 	"github.com/pintensor/pin/internal/soft"
 	"gorgonia.org/tensor"
 )
@@ -97,4 +98,27 @@ func TestToDeviceBatchIntoRefuses(t *testing.T) {
 	}
 	r.ok(x.Release())
 	r.release(p)
+}
+
+// Tensors that share an event share its error, which is told once.
+func TestToDeviceBatchIntoTellsOnce(t *testing.T) {
+	faulty := drivertest.NewFaulty(soft.New(soft.Config{Host: locking{}, Late: true}))
+	r := newRig(t, faulty)
+	s, src := r.stream(), r.pinned(1000, 1)
+	xs := make([]*asynccopy.Tensor, 3)
+	for i := range xs {
+		xs[i] = must(s.Empty(tensor.Uint8, 1000))(t)
+	}
+	faulty.FailAll("SyncEvent")
+	faulty.FailAll("SyncStream")
+	err := s.ToDeviceBatchInto(xs, []*tensor.Dense{src, src, src}, false)
+	refused(t, "ToDeviceBatchInto", err, "injected (999)")
+	faulty.Heal()
+	for s.Synchronize(t.Context()) != nil { // tells of what failed meanwhile
+	}
+	for _, x := range xs {
+		r.holds(s, x, 1)
+		r.ok(x.Release())
+	}
+	r.release(src)
 }

@@ -95,7 +95,7 @@ func (x *Tensor) begin(s *Stream, write bool) (access, error) {
 	if !write {
 		if err := lastFailure(a.ready, waits); err != nil {
 			a.end()
-			return a, missing{err}
+			return a, missing(err)
 		}
 	}
 	return a, nil

@@ -94,6 +94,9 @@ func (d *Device) failure() error {
 
 // distinct joins errors, each text once, and of sticky ones the first: all calls return those.
 func distinct(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
 	var kept []error
 	seen := make(map[string]bool)
 	seenSticky := false
@@ -116,11 +119,17 @@ func named(call string, err error) error {
 	return fmt.Errorf("asynccopy: %s: %w", call, err)
 }
 
-// missing is the error of using a tensor whose last copy failed, with that copy's error.
-type missing struct{ cause error }
-
-func (m missing) Error() string {
-	return "the tensor's contents never arrived: " + strings.TrimPrefix(m.cause.Error(), "asynccopy: ")
+// about says what err is about, in front of it and behind the package's name, which err may begin with.
+func about(what string, err error) error {
+	return fmt.Errorf("%s: %w", what, bare{err})
 }
 
-func (m missing) Unwrap() error { return m.cause }
+// missing is the error of using a tensor whose last copy failed, with that copy's error.
+func missing(cause error) error { return about("the tensor's contents never arrived", cause) }
+
+// bare is an error without the package's name in front.
+type bare struct{ error }
+
+func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "asynccopy: ") }
+
+func (b bare) Unwrap() error { return b.error }

@@ -64,6 +64,35 @@ var scripts = map[string]func(t *attempt){
 		}
 		t.note(other.Release())
 	},
+	"ToDeviceBatchInto mixed": func(t *attempt) {
+		ts := []*tensor.Dense{t.pinned, pageable(4096, 2), t.pinned, pageable(t.staged, 3)}
+		xs := []*asynccopy.Tensor{t.onA}
+		for _, host := range ts[1:] {
+			x, err := t.a.Empty(tensor.Uint8, host.Shape()...)
+			if t.note(err) {
+				defer func() { t.note(x.Release()) }()
+				xs = append(xs, x)
+			}
+		}
+		if len(xs) == len(ts) {
+			t.note(t.b.ToDeviceBatchInto(xs, ts, false))
+			used := xs[:0]
+			for _, x := range xs {
+				if t.note(x.Use(t.a)) {
+					used = append(used, x)
+				}
+			}
+			t.note(t.a.Used(used...))
+		}
+	},
+	"Copy": func(t *attempt) {
+		y, err := t.b.Copy(t.onA, false)
+		if !t.note(err) {
+			return
+		}
+		t.note(t.a.CopyInto(t.onA, y, false))
+		t.note(y.Release())
+	},
 	"ToHostInto staged": func(t *attempt) {
 		e, err := t.b.ToHostInto(pageable(4096, 2), t.onA, true)
 		if t.note(err) {
@@ -211,6 +240,13 @@ func failNth(t *testing.T, script func(*attempt), nth int, late, pool bool) bool
 	for _, err := range a.failing {
 		if !errors.Is(err, errInjected) {
 			t.Errorf("call %d fails: %v, which is not the injected error", nth, err)
+		}
+		seen := make(map[string]bool)
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if !strings.HasPrefix(line, "asynccopy: ") || strings.Count(line, "asynccopy: ") > 1 || seen[line] {
+				t.Errorf("call %d fails: %q, want lines that are all different and begin with the package's name, once", nth, err)
+			}
+			seen[line] = true
 		}
 	}
 	told := len(a.failing) > 0

@@ -75,7 +75,7 @@ func (s *Stream) Used(xs ...*Tensor) error {
 			errs = append(errs, named("Used", err))
 		}
 	}
-	return errors.Join(errs...)
+	return distinct(errs)
 }
 
 // used puts e in the place of the foreign use on s.

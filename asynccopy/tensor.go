@@ -185,7 +185,7 @@ func (x *Tensor) Use(s *Stream) error {
 	}
 	if err := lastFailure(a.ready, nil); err != nil {
 		a.end()
-		return named("Use", missing{err})
+		return named("Use", missing(err))
 	}
 	x.buf.mu.Lock()
 	x.buf.used(use{stream: s, foreign: true, follows: a.ready}, a.serial)
