@@ -4,11 +4,13 @@ package devicevm_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/pintensor/pin/asynccopy"
 	"github.com/pintensor/pin/devicevm"
+	"github.com/pintensor/pin/internal/drivertest"
 	"github.com/pintensor/pin/internal/leak"
 	"github.com/pintensor/pin/internal/soft"
 	"github.com/pintensor/pin/pintensor"
@@ -287,5 +289,69 @@ func TestClosedDevice(t *testing.T) {
 	}
 	if _, err := devicevm.New(g, dev); !errors.Is(err, asynccopy.ErrClosed) {
 		t.Errorf("New: %v", err)
+	}
+}
+
+// Whatever fails in a Let, the value that was there is there, and what it would have been replaced with is not, also if the
+// copy happens afterwards.
+func TestFailedLetChangesNothing(t *testing.T) {
+	leak.Check(t)
+	faulty := drivertest.NewFaulty(kinds[kind].driver(t))
+	g, x, y := double()
+	vm := vmOn(t, g, open(t, faulty))
+	waits := func() {
+		for _, call := range []string{"SyncStream", "SyncEvent", "Query"} {
+			faulty.FailAll(call)
+		}
+	}
+	// heal undoes the faults, and lets the device tell of what failed meanwhile.
+	heal := func() {
+		faulty.Heal()
+		for range 5 {
+			if _, err := vm.Value(x); err == nil || errors.Is(err, devicevm.ErrNoValue) {
+				return
+			}
+		}
+		t.Fatal("the device does not recover")
+	}
+	waits()
+	first := vm.Let(x, vector(9, 9, 9))
+	heal()
+	if v, err := vm.Value(x); first != nil && !errors.Is(err, devicevm.ErrNoValue) {
+		t.Errorf("the first Let: %v; and then the value is %v, %v", first, v, err)
+	}
+	let(t, vm, x, vector(1, 2, 3))
+	let(t, vm, x, vector(4, 5, 6))
+	failures := 0
+	old := []float64{8, 10, 12}
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			failures++
+			if !errors.Is(err, drivertest.ErrInjected) {
+				t.Errorf("%s: %v", what, err)
+			}
+		} else {
+			old = []float64{18, 18, 18}
+		}
+		heal()
+		wantY(t, vm, y, old...)
+		let(t, vm, x, vector(4, 5, 6))
+		old = []float64{8, 10, 12}
+		wantY(t, vm, y, old...)
+	}
+	waits()
+	check("waiting fails", vm.Let(x, vector(9, 9, 9)))
+	for nth, fine := 1, 0; fine < 3; nth++ {
+		before := faulty.Calls("")
+		faulty.FailNth("", nth, nil)
+		err := vm.Let(x, vector(9, 9, 9))
+		if fine++; faulty.Calls("")-before >= nth {
+			fine = 0
+		}
+		check(fmt.Sprintf("call %d fails", nth), err)
+	}
+	if failures == 0 {
+		t.Error("nothing failed")
 	}
 }

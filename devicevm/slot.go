@@ -26,6 +26,7 @@ type slot struct {
 	refs int // VMs
 
 	own     *asynccopy.Tensor // ours; nil until there is something to copy
+	spare   *asynccopy.Tensor // the next own; nil until Let has copied twice
 	given   *asynccopy.Tensor // the caller's, or of feed, in place of own
 	feed    feed              // on machines that run beside the host
 	let     bool              // own or given is what VM.Let gave
@@ -142,6 +143,25 @@ func (s *slot) reserve(stream *asynccopy.Stream) error {
 	return nil
 }
 
+// target returns the tensor that Let copies into. It is not own, which so keeps its value if the copy fails, and also if
+// it then happens all the same, as it may when it was the waiting that failed. Where graphs were captured with the
+// address it is own.
+func (s *slot) target(vm *VM) (*asynccopy.Tensor, error) {
+	stream := vm.session.stream
+	if vm.machine.beside() {
+		err := s.reserve(stream)
+		return s.own, err
+	}
+	if s.spare == nil {
+		t, err := stream.Empty(s.node.Dtype, s.node.Shape...)
+		if err != nil {
+			return nil, nodeError(s.node, "%w", err)
+		}
+		s.spare = t
+	}
+	return s.spare, nil
+}
+
 // check refuses a value that does not fit the node.
 func (s *slot) check(v G.Value) error {
 	n := s.node
@@ -174,10 +194,12 @@ func (s *slot) release() error {
 		return nil
 	}
 	err := s.feed.release()
-	if s.own != nil {
-		err = errors.Join(err, s.own.Release())
-		s.own = nil
+	for _, t := range []*asynccopy.Tensor{s.own, s.spare} {
+		if t != nil {
+			err = errors.Join(err, t.Release())
+		}
 	}
+	s.own, s.spare = nil, nil
 	if err != nil {
 		return fmt.Errorf("%v: %w", s.node, err)
 	}

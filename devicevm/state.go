@@ -67,7 +67,8 @@ func (vm *VM) State() (State, error) {
 }
 
 // Restore makes the VM go on from a State. One of another graph, or of other options, is an error that is
-// ErrMismatch, and changes nothing. The nodes' own values stay as they are until Sync.
+// ErrMismatch, and changes nothing. If the device fails what was learnt is undefined. The nodes' own values stay as they are
+// until Sync.
 func (vm *VM) Restore(s State) error {
 	if err := vm.enter(); err != nil {
 		return failed("Restore", err)

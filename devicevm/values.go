@@ -20,6 +20,10 @@ import (
 // uses it has returned; it has to be on the VM's device. Neither is ever written to, so a weight that the VM's solver
 // trains can't be an *asynccopy.Tensor. A weight that a solver of Gorgonia's trains is given by gorgonia.Let or
 // WithValue instead: such a solver changes the value that is bound to the node, not what Let has copied.
+//
+// After an error the input has the value that it had, or none. The exception is a GPU that fails while it is given a
+// weight that the VM's solver trains, or that VMs share: such a weight is undefined then, until it is given again. If it was
+// the device that failed, the host value must not be changed until a later call on the VM has succeeded.
 func (vm *VM) Let(n *G.Node, v G.Value) error {
 	if err := vm.enter(); err != nil {
 		return failed("Let", err)
@@ -56,11 +60,15 @@ func (vm *VM) let(n *G.Node, v G.Value) error {
 		s.let, s.bound = true, s.node.Src.Value()
 		return nil
 	}
-	if err := s.reserve(vm.session.stream); err != nil {
+	dst, err := s.target(vm)
+	if err != nil {
 		return err
 	}
-	if err := vm.machine.do(&vm.at, []upload{{dst: s.own, value: v}}, nil, nil); err != nil {
+	if err := vm.machine.do(&vm.at, []upload{{dst: dst, value: v}}, nil, nil); err != nil {
 		return nodeError(node, "%w", err)
+	}
+	if dst != s.own {
+		s.own, s.spare = dst, s.own
 	}
 	s.let, s.given, s.bound = true, nil, s.node.Src.Value()
 	return nil
