@@ -25,7 +25,7 @@ import (
 // copied.
 func (s *Stream) ToDeviceBatchInto(dst []*Tensor, ts []*tensor.Dense, nonBlocking bool) error {
 	if len(dst) != len(ts) {
-		return fmt.Errorf("asynccopy: ToDeviceBatchInto: dst has %d tensors, ts %d: want as many", len(dst), len(ts))
+		return fmt.Errorf("asynccopy: ToDeviceBatchInto: dst has length %d, ts %d: want the same", len(dst), len(ts))
 	}
 	if err := s.toDeviceBatchInto(dst, ts, !nonBlocking); err != nil {
 		return named("ToDeviceBatchInto", err)

@@ -81,7 +81,7 @@ func TestToDeviceBatchIntoRefuses(t *testing.T) {
 	gone := must(s.Empty(tensor.Uint8, 64))(r)
 	r.ok(gone.Release())
 	for want, err := range map[string]error{
-		"dst has 1 tensors, ts 2": s.ToDeviceBatchInto([]*asynccopy.Tensor{x}, []*tensor.Dense{p, p}, true),
+		"dst has length 1, ts 2: want the same": s.ToDeviceBatchInto([]*asynccopy.Tensor{x}, []*tensor.Dense{p, p}, true),
 		"ts[1]: it is nil":        s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, nil}, true),
 		"dst[1]: the tensor was":  s.ToDeviceBatchInto([]*asynccopy.Tensor{x, gone}, []*tensor.Dense{p, p}, true),
 		"at place 1: dst":         s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(8, 8))}, true),

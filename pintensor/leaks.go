@@ -84,7 +84,11 @@ func (f Forgotten) String() string {
 	if f.Registered {
 		how = "unregistered, registered"
 	}
-	return fmt.Sprintf("%d tensors, %d bytes, never %s at", f.Count, f.Bytes, how) + lines(f.Callers)
+	what := "tensors"
+	if f.Count == 1 {
+		what = "tensor"
+	}
+	return fmt.Sprintf("%d %s, %d bytes, never %s at", f.Count, what, f.Bytes, how) + lines(f.Callers)
 }
 
 func lines(callers []Caller) string {

@@ -248,7 +248,7 @@ func TestLeaksNameRegistrations(t *testing.T) {
 	}()
 	gcUntil(t, "the registration is undone", func() bool { return e.Stats().Reclaimed == 1 })
 	f := e.Forgotten()
-	if len(f) != 1 || !f[0].Registered || f[0].Bytes != 5000 || !strings.HasPrefix(f[0].String(), "1 tensors, 5000 bytes, never unregistered, registered at") || len(e.Leaks()) != 0 {
+	if len(f) != 1 || !f[0].Registered || f[0].Bytes != 5000 || !strings.HasPrefix(f[0].String(), "1 tensor, 5000 bytes, never unregistered, registered at") || len(e.Leaks()) != 0 {
 		t.Errorf("%v; leaks %v", f, e.Leaks())
 	}
 }

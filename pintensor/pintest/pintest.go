@@ -67,7 +67,7 @@ func Check(t testing.TB, e *pintensor.Engine) {
 		}
 		s := settle(e)
 		if s.Lent.Current > 0 {
-			t.Errorf("pintest: %d bytes of pinned memory are lent at the end of the test%s", s.Requested.Current, leaks(e, pintensor.Leak{}))
+			t.Errorf("pintest: %s lent at the end of the test%s", count(s.Requested.Current, "byte of pinned memory is", "bytes of pinned memory are"), leaks(e, pintensor.Leak{}))
 		}
 		if s.InPlace.Current > 0 {
 			t.Errorf("pintest: tensors on %d bytes of pages are registered at the end of the test%s",
@@ -77,15 +77,23 @@ func Check(t testing.TB, e *pintensor.Engine) {
 			t.Errorf("pintest: copies of %d bytes are in flight %v after the end of the test", s.InFlight.Current, grace)
 		}
 		if n := e.OpenHolds(); n > 0 {
-			t.Errorf("pintest: %d holds of Acquire are open %v after the end of the test%s", n, grace, leaks(e, pintensor.Leak{Held: true}))
+			t.Errorf("pintest: %s open %v after the end of the test%s", count(int64(n), "hold of Acquire is", "holds of Acquire are"), grace, leaks(e, pintensor.Leak{Held: true}))
 		}
 		if n := s.LostHolds - lostBefore; n > 0 {
-			t.Errorf("pintest: %d holds of Acquire were dropped in the test, with neither Until nor Done", n)
+			t.Errorf("pintest: %s dropped in the test, with neither Until nor Done", count(n, "hold of Acquire was", "holds of Acquire were"))
 		}
 		if n := s.Forgotten - forgottenBefore.count; n > 0 {
-			t.Errorf("pintest: %d tensors were dropped in the test and not given back%s", n, forgottenBefore.since(e))
+			t.Errorf("pintest: %s dropped in the test and not given back%s", count(n, "tensor was", "tensors were"), forgottenBefore.since(e))
 		}
 	})
+}
+
+// count returns a number with what there is that many of.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
 }
 
 // settle waits until nothing of e is in use that comes back by itself, for a while.

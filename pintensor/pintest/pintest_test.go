@@ -147,7 +147,11 @@ func TestCheck(t *testing.T) {
 		"dropped and collected": {func(t *testing.T, e *pintensor.Engine) {
 			func() { make32(t, e) }()
 			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
-		}, []string{"1 tensors were dropped in the test and not given back"}},
+		}, []string{"pintest: 1 tensor was dropped in the test and not given back"}},
+		"two, dropped and collected": {func(t *testing.T, e *pintensor.Engine) {
+			func() { make32(t, e); make32(t, e) }()
+			collect(t, func() bool { return e.Stats().Reclaimed == 3 })
+		}, []string{"pintest: 2 tensors were dropped in the test and not given back"}},
 		"a copy that takes a while": {func(t *testing.T, e *pintensor.Engine) {
 			d := make32(t, e)
 			copyFor(t, d, 20*time.Millisecond)
@@ -165,12 +169,12 @@ func TestCheck(t *testing.T) {
 		"registered and dropped": {func(t *testing.T, e *pintensor.Engine) {
 			func() { registerIt(t, e); unregister = nil }()
 			collect(t, func() bool { return e.Stats().Reclaimed == 2 })
-		}, []string{"1 tensors were dropped in the test and not given back"}},
+		}, []string{"pintest: 1 tensor was dropped in the test and not given back"}},
 		"released under a hold": {func(t *testing.T, e *pintensor.Engine) {
 			d := make32(t, e)
 			hold = acquireIt(t, d)
 			release(t, e, d)
-		}, []string{"1 holds of Acquire are open 200ms after"}},
+		}, []string{"pintest: 1 hold of Acquire is open 200ms after"}},
 		"dropped with a hold": {func(t *testing.T, e *pintensor.Engine) {
 			func() {
 				d := make32(t, e)
@@ -178,7 +182,7 @@ func TestCheck(t *testing.T) {
 				release(t, e, d)
 			}()
 			collect(t, func() bool { return e.Stats().LostHolds == 1 })
-		}, []string{"1 holds of Acquire were dropped in the test"}},
+		}, []string{"pintest: 1 hold of Acquire was dropped in the test, with"}},
 		"allowed to be dropped": {func(t *testing.T, e *pintensor.Engine) {
 			func() {
 				if err := e.AllowDrop(make32(t, e)); err != nil {
@@ -223,7 +227,7 @@ func TestCheck(t *testing.T) {
 					if !strings.Contains(got[i], c.want[i]) {
 						t.Errorf("complaint %q, want %q", got[i], c.want[i])
 					}
-					aboutLines := !strings.Contains(got[i], "in flight") && !strings.Contains(got[i], "holds of Acquire were dropped")
+					aboutLines := !strings.Contains(got[i], "in flight") && !strings.Contains(got[i], "hold of Acquire was dropped")
 					if aboutLines && names(got[i]) != tracking {
 						t.Errorf("with tracking %v the complaint is %q", tracking, got[i])
 					}
