@@ -68,18 +68,26 @@ func (s *session[T]) checkpoint(cfg config, epochs int) (*checkpoint, error) {
 	return &checkpoint{Model: cfg.model, Dtype: cfg.dtype, Solver: cfg.solver, Epochs: epochs, Network: state, Loader: s.train.State()}, nil
 }
 
-// resume makes a session go on from a checkpoint, and returns how many epochs are done.
-func (s *session[T]) resume(cfg config) (epochs int, err error) {
+// savedBy reads the checkpoint that -resume names, which has to fit the other flags. Without the flag it is nil.
+func savedBy(cfg config) (*checkpoint, error) {
+	if cfg.resume == "" {
+		return nil, nil
+	}
 	c, err := readCheckpoint(cfg.resume)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if c.Model != cfg.model || c.Dtype != cfg.dtype || c.Solver != cfg.solver {
-		return 0, fmt.Errorf("checkpoint %s: of -model %s -dtype %s -solver %s, not of -model %s -dtype %s -solver %s",
+		return nil, fmt.Errorf("checkpoint %s: of -model %s -dtype %s -solver %s, not of -model %s -dtype %s -solver %s",
 			cfg.resume, c.Model, c.Dtype, c.Solver, cfg.model, cfg.dtype, cfg.solver)
 	}
+	return c, nil
+}
+
+// resume makes a session go on from a checkpoint, which was read from a file.
+func (s *session[T]) resume(file string, c *checkpoint) error {
 	if err := errors.Join(s.net.trainer.Restore(c.Network), s.train.Restore(c.Loader)); err != nil {
-		return 0, fmt.Errorf("checkpoint %s: %w", cfg.resume, err)
+		return fmt.Errorf("checkpoint %s: %w", file, err)
 	}
-	return c.Epochs, nil
+	return nil
 }

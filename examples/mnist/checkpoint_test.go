@@ -45,6 +45,14 @@ func TestResumeRefuses(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("not a checkpoint"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// What is known before the images are read, or looked for and downloaded, is said before.
+	for args, early := range map[string]bool{"-model cnn -resume " + file: true, "-resume " + broken: true, "-resume " + file + "missing": true, "-resume " + file: false} {
+		var out bytes.Buffer
+		err := run(context.Background(), append([]string{"-data", dir + "/not-there"}, strings.Fields(args)...), &out, &out)
+		if err == nil || strings.Contains(err.Error(), "checkpoint") != early || strings.Contains(err.Error(), "not-there") == early {
+			t.Errorf("%s without images: error %v", args, err)
+		}
+	}
 	for args, want := range map[string]string{
 		"-batch 4 -model cnn -resume " + file:  "of -model mlp -dtype float32 -solver adam, not of -model cnn -dtype float32 -solver adam",
 		"-batch 4 -solver sgd -resume " + file: "-solver adam, not of -model mlp -dtype float32 -solver sgd",

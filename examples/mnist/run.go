@@ -23,6 +23,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	saved, err := savedBy(cfg)
+	if err != nil {
+		return err
+	}
 	dir, err := locate(ctx, cfg.data)
 	if err != nil {
 		return explain(ctx, err, "looking for the MNIST files", nil)
@@ -40,9 +44,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	show := newDisplay(stdout, stderr)
 	show.printf("%d training and %d test images from %s\n", trainImages.count(), testImages.count(), dir)
 	if cfg.dtype == "float64" {
-		err = fit[float64](ctx, cfg, trainImages, testImages, show)
+		err = fit[float64](ctx, cfg, saved, trainImages, testImages, show)
 	} else {
-		err = fit[float32](ctx, cfg, trainImages, testImages, show)
+		err = fit[float32](ctx, cfg, saved, trainImages, testImages, show)
 	}
 	if err == nil {
 		show.printf("%s\n", pinned(pintensor.Default().Stats()))
@@ -61,8 +65,8 @@ type session[T float] struct {
 	bar         *progress // of the epoch that is trained
 }
 
-// fit trains a network and tests it after each epoch.
-func fit[T float](ctx context.Context, cfg config, trainImages, testImages images, show *display) (err error) {
+// fit trains a network and tests it after each epoch. It goes on from what was saved, if that is not nil.
+func fit[T float](ctx context.Context, cfg config, saved *checkpoint, trainImages, testImages images, show *display) (err error) {
 	m := modelNamed[T](cfg.model)
 	begin := time.Now()
 	net, dev, err := openNetwork(m, cfg)
@@ -91,10 +95,11 @@ func fit[T float](ctx context.Context, cfg config, trainImages, testImages image
 
 	s.train, s.test = train, test
 	done := 0
-	if cfg.resume != "" {
-		if done, err = s.resume(cfg); err != nil {
+	if saved != nil {
+		if err := s.resume(cfg.resume, saved); err != nil {
 			return err
 		}
+		done = saved.Epochs
 		show.printf("resumed after epoch %d\n", done)
 		if done >= cfg.epochs {
 			show.printf("nothing is left to train: -epochs is %d\n", cfg.epochs)

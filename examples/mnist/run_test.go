@@ -222,7 +222,7 @@ func TestErrorTakesBarAway(t *testing.T) {
 	check(t)
 	var terminal bytes.Buffer
 	cfg := config{device: "cpu", solver: "sgd", batch: 8, epochs: 1, learningRate: 1e30, model: "mlp", interval: 1}
-	err := fit[float32](context.Background(), cfg, bars(80, 1), bars(8, 2), &display{results: io.Discard, terminal: &terminal})
+	err := fit[float32](context.Background(), cfg, nil, bars(80, 1), bars(8, 2), &display{results: io.Discard, terminal: &terminal})
 	if err == nil || !strings.Contains(err.Error(), "NaN") {
 		t.Fatalf("error %v, want one about NaN", err)
 	}

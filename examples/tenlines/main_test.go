@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -30,6 +34,31 @@ func TestSameLosses(t *testing.T) {
 		t.Errorf("the loss goes from %v to %v only", tape[0], last)
 	}
 }
+
+// Arguments are refused, before anything is trained; there are two lines of output.
+func TestRun(t *testing.T) {
+	leak.Check(t)
+	var out bytes.Buffer
+	for _, args := range [][]string{{"-h"}, {"-epochs", "3"}, {""}} {
+		err := run(args, &out)
+		if want := fmt.Sprintf("argument %q: none is expected; usage: tenlines", args[0]); err == nil || err.Error() != want || status(err) != 2 || out.Len() > 0 {
+			t.Errorf("%q: %v with status %d and output %q, want %s", args, err, status(err), &out, want)
+		}
+	}
+	err := run(nil, &out)
+	if lines := strings.Split(out.String(), "\n"); err != nil || status(err) != 0 || len(lines) != 3 ||
+		!strings.HasPrefix(lines[0], "tapeMachine  loss ") || !strings.HasPrefix(lines[1], "devicevm     loss ") {
+		t.Errorf("%v with status %d, output %q", err, status(err), lines)
+	}
+	if err := run(nil, broken{}); !errors.Is(err, io.ErrClosedPipe) || status(err) != 1 {
+		t.Errorf("without a place for the output: %v with status %d", err, status(err))
+	}
+}
+
+// broken refuses to be written to.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // The difference is as small as the name of the program says: lines of one file that the other does not have,
 // without imports, comments, and the handling of errors.
