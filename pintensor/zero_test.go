@@ -54,7 +54,10 @@ func TestMethodsOfNilAndZero(t *testing.T) {
 	}
 	zerocall.Methods(t, Hold{}, "pintensor: ", args)
 	zerocall.Methods(t, Buffer{}, "pintensor: ", args, "Acquire") // a Hold on nothing
-	for _, z := range []any{(*LimitError)(nil), new(LimitError), (*WrittenError)(nil), new(WrittenError), Stats{}, Usage{}, Calls{}, Leak{}, Forgotten{}, Caller{}} {
+	for _, z := range []any{
+		(*LimitError)(nil), new(LimitError), (*WrittenError)(nil), new(WrittenError),
+		Stats{}, Usage{}, Calls{}, Leak{}, Forgotten{}, Caller{},
+	} {
 		zerocall.Methods(t, z, "pintensor: ", args)
 	}
 	if err := e.Release(d); err != nil {
