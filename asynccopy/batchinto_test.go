@@ -82,10 +82,10 @@ func TestToDeviceBatchIntoRefuses(t *testing.T) {
 	r.ok(gone.Release())
 	for want, err := range map[string]error{
 		"dst has length 1, ts 2: want the same": s.ToDeviceBatchInto([]*asynccopy.Tensor{x}, []*tensor.Dense{p, p}, true),
-		"ts[1]: it is nil":        s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, nil}, true),
-		"dst[1]: the tensor was":  s.ToDeviceBatchInto([]*asynccopy.Tensor{x, gone}, []*tensor.Dense{p, p}, true),
-		"at place 1: dst":         s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(8, 8))}, true),
-		"dst[0]: ":                s.ToDeviceBatchInto([]*asynccopy.Tensor{nil}, []*tensor.Dense{p}, true),
+		"ts[1]: it is nil":                      s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, nil}, true),
+		"dst[1]: the tensor was":                s.ToDeviceBatchInto([]*asynccopy.Tensor{x, gone}, []*tensor.Dense{p, p}, true),
+		"at place 1: dst":                       s.ToDeviceBatchInto([]*asynccopy.Tensor{x, x}, []*tensor.Dense{p, tensor.New(tensor.Of(tensor.Uint8), tensor.WithShape(8, 8))}, true),
+		"dst[0]: ":                              s.ToDeviceBatchInto([]*asynccopy.Tensor{nil}, []*tensor.Dense{p}, true),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "asynccopy: ToDeviceBatchInto: ") {
 			t.Errorf("%v, want %q", err, want)
