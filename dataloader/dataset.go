@@ -65,7 +65,8 @@ type Overwriter interface {
 	// asked once, by New. A struct that embeds such a set has its Overwrites too, whatever its own Read does.
 	//
 	// The first calls have to prove it: an error names the field and the element that Read or ReadBatch has left as it
-	// was, and ends up in the loop whatever Config.OnError says.
+	// was, and ends up in the loop whatever Config.OnError says. Of fields of fewer than 8 bytes, of elements of one or
+	// two, nobody can tell.
 	Overwrites() bool
 }
 

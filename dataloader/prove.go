@@ -19,34 +19,43 @@ var canary = [16]byte{0xd3, 0x5c, 0x96, 0xff, 0x2b, 0xe1, 0xf4, 0x7f, 0x6d, 0xb5
 // errUnwritten is in errors about rows that were not written whole.
 var errUnwritten = errors.New("Overwrites() is true: want it false, or every byte of each row written")
 
-// plant fills row k with the canary.
+// plant fills row k with the canary, and with zeros where proven could not tell it from a sample.
 func (b *buffer) plant(k int) {
 	for f := range b.fields {
 		if b.wide[f] != nil {
 			continue // its memory is the sample's own
 		}
-		for row := (Row{b, k}).fixed(f); len(row) > 0; {
+		row := (Row{b, k}).fixed(f)
+		if len(row) < b.unit(f) {
+			clear(row)
+			continue
+		}
+		for len(row) > 0 {
 			row = row[copy(row, canary[:]):]
 		}
 	}
 }
 
-// proven returns an error if some of row k is still what plant has put there. Of elements of one and two bytes that takes
-// eight bytes in a row, as few may be so by chance.
+// unit is how many bytes of a field have to be as plant left them for it to be no chance: an element, or eight bytes of
+// elements that are shorter than four.
+func (b *buffer) unit(f int) int {
+	if element := int(b.fields[f].Dtype.Size()); element >= 4 {
+		return element
+	}
+	return 8
+}
+
+// proven returns an error if some of row k is still what plant has put there.
 func (b *buffer) proven(k int) error {
 	for f := range b.fields {
 		if b.wide[f] != nil {
 			continue
 		}
-		element := int(b.fields[f].Dtype.Size())
-		unit := element
-		if element < 4 {
-			unit = 8
-		}
+		unit := b.unit(f)
 		row := (Row{b, k}).fixed(f)
 		for at := 0; at+unit <= len(row); at += unit {
 			if same(row[at:at+unit], canary[at%len(canary):]) {
-				return fmt.Errorf("element %d of field %s was left as it was: %w", at/element, b.fields[f].describe(), errUnwritten)
+				return fmt.Errorf("element %d of field %s was left as it was: %w", at/int(b.fields[f].Dtype.Size()), b.fields[f].describe(), errUnwritten)
 			}
 		}
 	}

@@ -3,11 +3,15 @@ package dataloader
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+
+	"github.com/pintensor/pin/internal/leak"
 )
 
 // claims is a set that says that it writes whole rows.
@@ -102,6 +106,19 @@ func TestOverwritesIsProven(t *testing.T) {
 	}
 }
 
+// What can't be told from a sample has no canary: it would be a bool that is neither true nor false.
+func TestNoCanaryInFewBytes(t *testing.T) {
+	leak.Check(t)
+	rows, err := MakeRows([]Field{{Dtype: tensor.Bool}, {Dtype: tensor.Uint8, Shape: tensor.Shape{7}}, {Dtype: tensor.Uint8, Shape: tensor.Shape{8}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.b.plant(0)
+	if rows.Bytes(0)[0] != 0 || slices.Max(rows.Bytes(1)) != 0 || rows.Bytes(2)[0] != canary[0] {
+		t.Errorf("%v, %v, %v", rows.Bytes(0), rows.Bytes(1), rows.Bytes(2))
+	}
+}
+
 // Once it is proven rows are what they are from before.
 func TestOverwritesIsProvenOnce(t *testing.T) {
 	planted := 0
@@ -150,4 +167,86 @@ func TestNoCanaryInABatch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Sets that do write whole rows are never refused, whatever their fields are and whatever they are made into, and
+// batches have what they wrote.
+func TestWholeRowsAreNeverRefused(t *testing.T) {
+	e := newEngine(t)
+	dtypes := []tensor.Dtype{tensor.Bool, tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int32, tensor.Float32, tensor.Int64, tensor.Float64, tensor.Complex64, tensor.Complex128}
+	rapid.Check(t, func(rt *rapid.T) {
+		var fields []Field
+		for range rapid.IntRange(1, 3).Draw(rt, "fields") {
+			shape := tensor.Shape(rapid.SliceOfN(rapid.IntRange(1, 5), 0, 3).Draw(rt, "shape"))
+			fields = append(fields, Field{Dtype: rapid.SampledFrom(dtypes).Draw(rt, "dtype"), Shape: shape})
+		}
+		const n = 23
+		contents := func(i, f int, row []byte) {
+			r := rand.New(rand.NewPCG(uint64(i), uint64(f)))
+			for k := range row {
+				row[k] = byte(r.Uint32() & 1) // bools too
+			}
+		}
+		read := func(_ context.Context, i int, row Row) error {
+			for f := range fields {
+				contents(i, f, row.Bytes(f))
+			}
+			return nil
+		}
+		var set Dataset = claims{FromFunc(n, fields, read)}
+		if rapid.Bool().Draw(rt, "ReadBatch") {
+			set = claimsBatches{set.(claims), func(ctx context.Context, indices []int, rows Rows) error {
+				for k, i := range indices {
+					if err := read(ctx, i, rows.Row(k)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}
+		}
+		var err error
+		switch rapid.SampledFrom([]string{"", "Subset", "MapInPlace", "Map", "Cache", "Concat"}).Draw(rt, "in") {
+		case "Subset":
+			set, err = Subset(set, numbers(n))
+		case "MapInPlace":
+			set, err = MapInPlace(set, func(context.Context, int, Row) error { return nil })
+		case "Map":
+			set, err = Map(set, fields, func(_ context.Context, _ int, in, out Row) error {
+				for f := range fields {
+					copy(out.Bytes(f), in.Bytes(f))
+				}
+				return nil
+			})
+		case "Cache":
+			set, err = Cache(set, 1<<20)
+		case "Concat":
+			set, err = Concat(set)
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		l, err := New(set, Config{BatchSize: rapid.IntRange(1, 9).Draw(rt, "batch"), Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), Shuffle: true, SingleEpoch: true, Pin: e})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer l.Close()
+		for range 2 {
+			for b, err := range l.Batches(t.Context()) {
+				if err != nil {
+					rt.Fatal(err)
+				}
+				for f := range fields {
+					raw := b.Host(f).Raw
+					size := len(raw) / b.Len()
+					for k, i := range b.Indices {
+						want := make([]byte, size)
+						contents(i, f, want)
+						if string(raw[k*size:(k+1)*size]) != string(want) {
+							rt.Fatalf("sample %d, field %d: %v, want %v", i, f, raw[k*size:(k+1)*size], want)
+						}
+					}
+				}
+			}
+		}
+	})
 }
