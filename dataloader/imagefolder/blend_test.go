@@ -3,6 +3,7 @@ package imagefolder
 import (
 	"bytes"
 	"fmt"
+	"image"
 	"slices"
 	"testing"
 
@@ -49,6 +50,23 @@ func TestVectors(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Resizing allocates nothing once there is memory, whatever the kind of image and whoever blends.
+func TestResizeAllocatesNothing(t *testing.T) {
+	leak.Check(t)
+	var z resizer
+	c := Config{Height: 14, Width: 13, Resize: 16}
+	kinds := synthetic(37, 23)
+	kinds["YCbCr"] = image.NewYCbCr(image.Rect(0, 0, 37, 23), image.YCbCrSubsampleRatio420)
+	for name, m := range kinds {
+		for _, gray := range []bool{false, true} {
+			g := c.geometry(m.Bounds(), nil)
+			if n := testing.AllocsPerRun(20, func() { z.resize(m, g, gray) }); n != 0 {
+				t.Errorf("%s, gray %v: %v allocations", name, gray, n)
+			}
+		}
+	}
 }
 
 // BenchmarkBlend makes a row of 224 pixels of one of 500, and one of 7 rows of 224.
