@@ -58,7 +58,7 @@ type BatchReader interface {
 	ReadBatch(ctx context.Context, indices []int, rows Rows) error
 }
 
-// Overwriter is a Dataset that may do without zeroed rows.
+// Overwriter is a Dataset that may do without zeroed rows. [Overwriting] makes one of a set of [FromFunc] or [Map].
 type Overwriter interface {
 	// Overwrites reports whether Read, and ReadBatch if there is one, write every byte of every row when they return no
 	// error. The rows that they are given are not zeroed then, and have samples of an older batch in them. It is
@@ -192,16 +192,19 @@ type funcDataset struct {
 	n      int
 	fields []Field
 	read   func(ctx context.Context, i int, row Row) error
+	whole  bool // it writes whole rows
 }
 
 // FromFunc returns a Dataset of n samples that read reads, as [Dataset.Read] says. Bad arguments are
 // reported by [New].
 func FromFunc(n int, fields []Field, read func(ctx context.Context, i int, row Row) error) Dataset {
-	return &funcDataset{n, fields, read}
+	return &funcDataset{n, fields, read, false}
 }
 
 func (d *funcDataset) Len() int        { return d.n }
 func (d *funcDataset) Fields() []Field { return d.fields }
 func (d *funcDataset) String() string  { return fmt.Sprintf("FromFunc(%d)", d.n) }
+
+func (d *funcDataset) overwrites() bool { return d.whole }
 
 func (d *funcDataset) Read(ctx context.Context, i int, row Row) error { return d.read(ctx, i, row) }

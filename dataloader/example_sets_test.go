@@ -129,6 +129,21 @@ func ExampleMap() {
 	// noise [3 3 5]
 }
 
+// A function that writes every byte of its row needs no zeroed one.
+func ExampleOverwriting() {
+	set := dataloader.FromFunc(3, []dataloader.Field{{Name: "x", Dtype: tensor.Float32, Shape: tensor.Shape{2}}},
+		func(_ context.Context, i int, row dataloader.Row) error {
+			copy(dataloader.Values[float32](row, 0), []float32{float32(i), 1})
+			return nil
+		})
+	set, err := dataloader.Overwriting(set)
+	if err != nil {
+		log.Fatal(err)
+	}
+	printSet(set)
+	// Output: x [0 1 1 1 2 1]
+}
+
 func ExampleMapInPlace() {
 	set, err := dataloader.MapInPlace(column("x", 1, 2, 3), func(_ context.Context, i int, row dataloader.Row) error {
 		x := dataloader.Values[float32](row, 0)

@@ -6,11 +6,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Map returns the set whose sample i fn makes from sample i of ds: in has the fields of ds, out the given ones. fn
-// is like [Dataset.Read]: it is called from several goroutines at once, keeps neither row, and finds out zeroed.
-// What is random in it, such as augmentation, should come from out.Rand(). It may change in.
+// is like [Dataset.Read]: it is called from several goroutines at once, keeps neither row, and finds out zeroed (see
+// [Overwriting]). What is random in it, such as augmentation, should come from out.Rand(). It may change in.
 //
 // Samples of ds are read into ordinary memory, of which there is about as much as workers fill at a time. Where
 // fields do not change, [MapInPlace] does without.
@@ -33,7 +34,10 @@ type mapped struct {
 	part
 	fields []Field
 	fn     func(ctx context.Context, i int, in, out Row) error
+	fills  bool      // fn writes all of out
 	pool   sync.Pool // of shadows with memory of their own
+
+	proven atomic.Int32 // calls that have shown that the part, if it says so, writes whole rows
 }
 
 func (m *mapped) Fields() []Field { return m.fields }
@@ -41,16 +45,19 @@ func (m *mapped) Fields() []Field { return m.fields }
 func (m *mapped) Read(ctx context.Context, i int, row Row) error {
 	in := m.borrow(Rows{row.b, row.k, 1})
 	defer in.restore(&m.pool)
-	if err := m.read(ctx, i, Row{in, 0}); err != nil {
+	if err := m.proving(in, func() error { return m.read(ctx, i, Row{in, 0}) }); err != nil {
 		return err
 	}
 	return m.apply(ctx, i, Row{in, 0}, row)
 }
 
 func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error {
+	if len(indices) == 0 {
+		return nil
+	}
 	in := m.borrow(rows)
 	defer in.restore(&m.pool)
-	if err := m.readRows(ctx, indices, Rows{in, 0, rows.n}); err != nil {
+	if err := m.proving(in, func() error { return m.readRows(ctx, indices, Rows{in, 0, rows.n}) }); err != nil {
 		return err
 	}
 	for k, i := range indices {
@@ -64,10 +71,30 @@ func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 	return nil
 }
 
+// proving has samples of the part read into in. Its memory is used again without being zeroed if the part says that it
+// writes whole rows: what the Loader has the set prove, this has its part.
+func (m *mapped) proving(in *buffer, read func() error) error {
+	if !m.whole || m.proven.Load() >= proofs {
+		return read()
+	}
+	in.plant(0)
+	err := read()
+	if err != nil {
+		return err
+	}
+	if err := in.proven(0); err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	m.proven.Add(1)
+	return nil
+}
+
 // apply calls fn with out zeroed: here, where the row is about to be written, rather than by the Loader all rows of a batch,
 // of which the first have left the caches when the last are cleared.
 func (m *mapped) apply(ctx context.Context, i int, in, out Row) error {
-	out.b.zero(out.k, out.k+1)
+	if !m.fills {
+		out.b.zero(out.k, out.k+1)
+	}
 	if err := m.fn(ctx, i, in, out); err != nil {
 		return fmt.Errorf("Map: %w", err)
 	}

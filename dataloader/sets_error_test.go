@@ -140,6 +140,8 @@ func TestSetsRefuse(t *testing.T) {
 		"Map: fn is nil":                   one(Map(ten, numberFields, nil)),
 		"Map: Dataset.Fields(): no fields": one(Map(ten, nil, func(context.Context, int, Row, Row) error { return nil })),
 		"MapInPlace: fn is nil":            one(MapInPlace(ten, nil)),
+		"Overwriting: set is nil":          one(Overwriting(nil)),
+		"Overwriting: set: FromFunc: read": one(Overwriting(hollow)),
 		"Cache: maxBytes = 51: want 4 for each of 10 samples, and 12 for one": one(Cache(ten, 51)),
 		"Cache: maxBytes = -1":                                                one(Cache(ten, -1)),
 		"Cache: maxBytes = 9223372036854775807: want":                         one(Cache(huge, math.MaxInt64)),

@@ -143,12 +143,20 @@ func TestSetsOfSets(t *testing.T) {
 			{must[Dataset](t)(Interleave(CycleUntilAllExhausted, []int{1, 2}, three, three)), []int{100, 100, 101, 102, 101, 100, 101, 102}},
 			{must[Dataset](t)(Interleave(FirstExhausted, nil, ten, none)), []int{1}},
 			{must[Dataset](t)(Interleave(AllExhausted, nil, none)), nil},
+			{must[Dataset](t)(Overwriting(must[Dataset](t)(Repeat(three, 1)))), span(100, 3)},
+			{must[Dataset](t)(Overwriting(copied)), span(100, 3)},
+			{must[Dataset](t)(Overwriting(concat)), append(span(1, 10), span(100, 3)...)},
 		} {
 			if got := contents(t, test.set); !slices.Equal(got, test.want) {
 				t.Errorf("%v: %v, want %v", test.set, got, test.want)
 			}
-			if _, isMap := test.set.(*mapped); !isMap && overwrites(test.set) != tensors {
-				t.Errorf("%v overwrites: %v, want %v", test.set, !tensors, tensors)
+			whole := tensors
+			switch test.set.(type) {
+			case *mapped, *overwriting:
+				whole = true
+			}
+			if overwrites(test.set) != whole {
+				t.Errorf("%v overwrites: %v, want %v", test.set, !whole, whole)
 			}
 			if has := batchReaderOf(test.set) != nil; has != tensors {
 				t.Errorf("%v is a BatchReader: %v, want %v", test.set, has, tensors)
