@@ -33,9 +33,8 @@ type Loader struct {
 	zero    bool // rows are zeroed before they are read
 	trace   *asynccopy.Trace
 
-	// A single worker looks a batch's samples up before it takes memory, which the loop may have given back by then: what
-	// was written last is still in the core's cache, and a batch is as much as fits into that.
-	keepsWarm bool
+	ownOrder  bool // the sampler is one of ours: a single worker may look samples up early
+	keepsWarm bool // and a batch is so large that the worker prefers the memory that it wrote last, see warm.go
 
 	unproven atomic.Int64 // calls, of those that are to show that they write whole rows
 
@@ -112,9 +111,8 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 		l.engine = pintensor.Default()
 	}
 	l.size()
-	if _, own := plan.sampler.(bulkSampler); own { // others may panic
-		l.keepsWarm = cfg.Stream == nil && layout.batchBytes(l.rows) >= warmBytes
-	}
+	_, l.ownOrder = plan.sampler.(bulkSampler)
+	l.keepsWarm = l.ownOrder && cfg.Stream == nil && layout.batchBytes(l.rows) >= warmBytes
 	l.zero = !overwrites(ds)
 	l.unproven.Store(proofs)
 	return l, nil

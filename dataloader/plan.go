@@ -113,11 +113,8 @@ func (p *plan) batch(epoch, b int, dst []int) []int {
 	return append(dst[:0], got...)
 }
 
-// check returns an error for an index that the data set doesn't have.
-func (p *plan) check(index int) error {
-	if index >= 0 && index < p.samples {
-		return nil
-	}
+// outside is the error for an index that the data set doesn't have.
+func (p *plan) outside(index int) error {
 	if p.dealt != nil {
 		return fmt.Errorf("BatchSampler %T: index %d: want 0 to %d", p.dealt, index, p.samples-1)
 	}

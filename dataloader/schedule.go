@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pintensor/pin/internal/spin"
 )
 
 // board is what there is to do in a run, and who waits for it.
@@ -73,7 +75,9 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 	defer r.mu.Unlock()
 	looked := false
 	for {
-		r.accept()
+		if len(r.idle) == 0 || !r.mayBegin() || r.l.keepsWarm {
+			r.accept() // not at each batch: the line of memory would go from core to core twice
+		}
 		switch {
 		case r.closed:
 			r.dismiss(w)
@@ -166,28 +170,13 @@ func (b *board) look() {
 	b.looking.Add(1)
 	seen := b.news.Load()
 	b.mu.Unlock()
-	spin(shortSpin, func() bool { return b.gave() || b.news.Load() != seen })
+	spin.Until(shortSpin, 1, func() bool { return b.gave() || b.news.Load() != seen })
 	b.mu.Lock()
 	b.looking.Add(-1)
 }
 
-// shortSpin is some 20 µs, longSpin some 200 (see spin).
-const shortSpin, longSpin = 32, 320
-
-// spin asks until it is told true, for so many rounds of some 600 ns. To wake a thread that sleeps costs whoever does it
-// several microseconds, and its work as long again to begin: with small batches that would be most of what a batch takes.
-// It lets others run now and then, and not more often: each time costs as much, where there is an idle thread to take over.
-func spin(rounds int, done func() bool) bool {
-	for range rounds {
-		for range 128 {
-			if done() {
-				return true
-			}
-		}
-		runtime.Gosched()
-	}
-	return false
-}
+// shortSpin is some 20 µs of spinning, longSpin some 500.
+const shortSpin, longSpin = 32, 800
 
 // reserved is how many tokens are not for reading ahead: between loops, the one for the loop's hands.
 func (b *board) reserved() int {
@@ -247,20 +236,6 @@ func (r *run) takeIdle() *slot {
 	s := r.idle[0]
 	copy(r.idle, r.idle[1:]) // not r.idle[1:], which would use the array up
 	r.idle = r.idle[:n-1]
-	return s
-}
-
-// warmer returns a slot in the place of s that the loop has let go since s was taken, if there is one.
-func (r *run) warmer(s *slot) *slot {
-	if !r.gave() {
-		return s
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.accept()
-	if n := len(r.idle); n > 0 {
-		s, r.idle[n-1] = r.idle[n-1], s
-	}
 	return s
 }
 

@@ -118,8 +118,8 @@ func TestPatience(t *testing.T) {
 		want  int
 	}{{0, 3, longSpin}, {briefly - 1, 3, longSpin}, {briefly, 3, shortSpin}, {0, 2, shortSpin}, {time.Second, 2, shortSpin}} {
 		r.usual, r.cores = c.usual, c.cores
-		if got := r.patience(); got != c.want {
-			t.Errorf("waits of %v, 2 workers on %d cores: %d rounds, want %d", c.usual, c.cores, got, c.want)
+		if got, yield := r.patience(); got != c.want || (yield == 1) != (c.want == shortSpin) {
+			t.Errorf("waits of %v, 2 workers on %d cores: %d rounds, others run after each %d, want %d rounds", c.usual, c.cores, got, yield, c.want)
 		}
 	}
 }

@@ -18,7 +18,9 @@ type worker struct {
 	reader  BatchReader // nil: the data set has none
 	row     int         // of the slot, being read
 	planted bool        // the canary, in the first of the rows that are being read
-	order   []int       // of the batch that is begun, where they were looked up before its slot was taken
+	order   []int       // the samples of the batch that is begun, where they are known before it has a slot
+	known   lookedUp
+	warm    warm
 	number  int
 	live    bool // guarded by the run's lock
 
@@ -73,18 +75,20 @@ func (w *worker) loop(ctx context.Context) {
 // begin fills the first part of a batch, and offers the others.
 func (w *worker) begin(ctx context.Context, t task) {
 	r, s := w.r, t.s
-	w.order = w.order[:0]
+	w.order = nil
+	if t.whole && r.l.ownOrder {
+		w.order = w.known.batch(r.l.plan, t.leg, t.leg.numberAt(t.place))
+	}
 	switch {
 	case s == nil:
 		s = r.adopt()
-	case t.whole && r.l.keepsWarm:
-		w.lookUp(t)
-		s = r.warmer(s)
+	case w.order != nil && r.l.keepsWarm:
+		s = w.warmer(s)
 	}
 	if s == nil || !s.open(r, t.leg, t.place) {
 		return // the run is over
 	}
-	w.row = 0
+	w.row, w.warm.last = 0, s
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
 	defer w.share(ctx, s, t)
 	ok := false
@@ -94,14 +98,6 @@ func (w *worker) begin(ctx context.Context, t task) {
 		s.indices = s.indices[:0]
 	}
 	ok = true
-}
-
-// lookUp finds the samples of the batch that t begins.
-func (w *worker) lookUp(t task) {
-	p, number := w.r.l.plan, t.leg.numberAt(t.place)
-	n := p.size(number)
-	w.order = slices.Grow(w.order, n)[:n]
-	p.fill(t.leg.epoch, number, 0, w.order)
 }
 
 // prepare makes room for the batch and, where a BatchSampler decides, finds its samples.
@@ -268,8 +264,8 @@ func (w *worker) read(ctx context.Context, t task) {
 		p.fill(s.epoch, s.number, t.lo, indices)
 	}
 	for k, i := range indices {
-		if err := p.check(i); err != nil {
-			s.fault(w.batchFault(s, t.lo+k, err))
+		if uint(i) >= uint(p.samples) {
+			s.fault(w.batchFault(s, t.lo+k, p.outside(i)))
 			return
 		}
 	}
