@@ -17,7 +17,7 @@ import (
 
 const (
 	smallest   = 256 << 10 // up to here one goroutine and one chunk are faster than several
-	least      = 512 << 10 // of several chunks each: the host takes 70 µs for it, the driver's calls 4
+	least      = 512 << 10 // of several chunks each, if there are four: the host takes 70 µs for it, the driver's calls 4
 	pieces     = 2         // of a copy for each goroutine, at least: those that come late find something, and nobody is last for long
 	rounds     = 4         // chunks for each goroutine: while the device reads some others are filled
 	together   = 8 << 20   // bytes that are lent at once, for several chunks
@@ -44,7 +44,8 @@ func (s staging) step(size int) int {
 		return s.chunk
 	}
 	const page = 4 << 10
-	return min(max((size-1)/(pieces*s.team())/page*page+page, least), largest)
+	part := func(n int) int { return (size-1)/n/page*page + page } // of n
+	return min(max(part(pieces*s.team()), min(max(part(4), smallest), least)), largest)
 }
 
 // chunk is memory that a device copies from or to.

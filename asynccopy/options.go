@@ -43,7 +43,7 @@ func WithDeviceLimit(bytes int64) Option {
 
 // WithStaging sets how copies of more than 256 KiB from or to memory that is not page-locked are staged: by how many
 // goroutines each, from 1 to 64, with page-locked chunks of how many bytes, from 4 KiB to 1 GiB; there are four for each
-// goroutine. 0 is what copies choose for themselves: as many goroutines as cores, at most 8, and chunks of 512 KiB to 2 MiB, by
+// goroutine. 0 is what copies choose for themselves: as many goroutines as cores, at most 8, and chunks of 256 KiB to 2 MiB, by
 // the size of the copy. Measure before changing it: BenchmarkStaging in this package compares.
 func WithStaging(goroutines, chunkBytes int) Option {
 	return func(o *options) error {

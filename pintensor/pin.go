@@ -67,7 +67,8 @@ func grainOf(layout strided.Layout) grain {
 	return fast
 }
 
-// gatherParts is apart from Pin because its layout is on the heap, for the goroutines.
+// gatherParts gathers what is pinned to be read by a device. It is apart from Pin because its layout is on the heap, for
+// the goroutines.
 func gatherParts(most int, dst []byte, layout strided.Layout, elem int, g grain) {
-	share(most, len(dst), elem, g, func(from, to int) { layout.Gather(dst[from:to], from) })
+	share(most, len(dst), elem, g, func(from, to int) { layout.GatherPast(dst[from:to], from) })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/pintensor/pin/internal/nontemporal"
 	"gorgonia.org/tensor"
 )
 
@@ -115,6 +116,15 @@ func (l *Layout) Gather(dst []byte, off int) {
 		return
 	}
 	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(l.raw)), l.elem, off/l.elem, len(dst)/l.elem)
+}
+
+// GatherPast is Gather for what a device reads next: past the caches where the contents are one piece.
+func (l *Layout) GatherPast(dst []byte, off int) {
+	if len(l.dims) > 0 {
+		l.Gather(dst, off)
+		return
+	}
+	nontemporal.Copy(dst, l.raw[off:off+len(dst)])
 }
 
 // Mask returns a contiguous copy of a mask of the same layout: one that has a value for each element of

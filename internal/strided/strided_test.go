@@ -120,6 +120,11 @@ func gatherAnyLayout(rt *rapid.T) {
 		rt.Fatalf("shape %v strides %v: got %v, want %v", shape, strides, got, expect)
 	}
 	clear(got)
+	l.GatherPast(got, 0)
+	if !bytes.Equal(got, expect) {
+		rt.Fatalf("past the caches, shape %v strides %v: got %v, want %v", shape, strides, got, expect)
+	}
+	clear(got)
 	for off := 0; off < len(got); {
 		n := rapid.IntRange(1, l.Len()).Draw(rt, "piece") * int(d.Dtype().Size())
 		piece := got[off:min(off+n, len(got))]
