@@ -18,6 +18,7 @@ type buffer struct {
 	ragged  [][][]byte // samples by field and row, where a field is ragged
 	indices []int      // the sample in each row
 	seed    uint64
+	past    bool // a GPU reads it next, and copies had better be written past the caches
 	epoch   int
 	turn    uint64                    // changes each time the buffer is filled anew
 	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for

@@ -101,7 +101,11 @@ func (d *tensorDataset) Read(_ context.Context, i int, row Row) error {
 
 func (d *tensorDataset) ReadBatch(_ context.Context, indices []int, rows Rows) error {
 	for f, size := range d.size {
-		d.gather[f].Copy(rows.Bytes(f), d.data[f], indices, size)
+		if rows.b.past {
+			d.gather[f].CopyPast(rows.Bytes(f), d.data[f], indices, size)
+		} else {
+			d.gather[f].Copy(rows.Bytes(f), d.data[f], indices, size)
+		}
 	}
 	return nil
 }

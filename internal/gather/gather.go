@@ -11,6 +11,8 @@ import (
 	"encoding/binary"
 	"time"
 	"unsafe"
+
+	"github.com/pintensor/pin/internal/nontemporal"
 )
 
 // The ways to copy.
@@ -33,6 +35,10 @@ const (
 	// beginning is how many bytes of a row begin asks for, and most what whole does.
 	beginning, most = 512, 4 << 10
 
+	// large is the length of rows from which on they are written past the caches, and line what they are a multiple of: a line
+	// that two rows have in common would be written twice.
+	large, line = 1 << 10, 64
+
 	// lead is about how many bytes of rows are asked for before they are copied.
 	lead = 8 << 10
 )
@@ -44,27 +50,41 @@ type Rows struct{ choice choice }
 // Copy fills dst with rows of src, one after another: those numbered indices, where row i is the size bytes from i*size
 // on. It panics if a row lies outside of src, or dst has no room for all.
 func (r *Rows) Copy(dst, src []byte, indices []int, size int) {
+	r.copy(dst, src, indices, size, false)
+}
+
+// CopyPast is Copy for what a device reads next: past the caches, where rows are lines of them. What is left in the caches
+// of the cores that wrote it such a device has at half the speed, see package nontemporal.
+func (r *Rows) CopyPast(dst, src []byte, indices []int, size int) {
+	past := size >= large && size%line == 0
+	r.copy(dst, src, indices, size, past)
+	if past {
+		nontemporal.Fence()
+	}
+}
+
+func (r *Rows) copy(dst, src []byte, indices []int, size int, past bool) {
 	if !asks || size < short || len(indices) < few {
-		run(plain, dst, src, indices, size)
+		run(plain, dst, src, indices, size, past)
 		return
 	}
 	way, measured := r.choice.next()
 	if !measured {
-		run(way, dst, src, indices, size)
+		run(way, dst, src, indices, size, past)
 		return
 	}
 	began := time.Since(start)
-	run(way, dst, src, indices, size)
+	run(way, dst, src, indices, size, past)
 	r.choice.note(way, int64(time.Since(start)-began)<<10/int64(len(indices)))
 }
 
 var start = time.Now() // to ask for the time since is cheaper than for the time
 
-func run(way int, dst, src []byte, indices []int, size int) {
+func run(way int, dst, src []byte, indices []int, size int, past bool) {
 	reach := min(size, most)
 	switch way {
 	case plain:
-		copyRows(dst, src, indices, size)
+		copyRows(dst, src, indices, size, past)
 		return
 	case begin:
 		reach = min(size, beginning)
@@ -76,17 +96,21 @@ func run(way int, dst, src []byte, indices []int, size int) {
 		if indices = indices[len(now):]; len(indices) > 0 {
 			ask(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
 		}
-		copyRows(dst, src, now, size)
+		copyRows(dst, src, now, size, past)
 		dst = dst[len(now)*size:]
 	}
 }
 
-func copyRows(dst, src []byte, indices []int, size int) {
-	switch size {
-	case 4:
+func copyRows(dst, src []byte, indices []int, size int, past bool) {
+	switch {
+	case size == 4:
 		copyRows4(dst, src, indices)
-	case 8:
+	case size == 8:
 		copyRows8(dst, src, indices)
+	case past:
+		for k, i := range indices {
+			nontemporal.Store(dst[k*size:(k+1)*size], src[i*size:(i+1)*size])
+		}
 	default:
 		for k, i := range indices {
 			copy(dst[k*size:(k+1)*size], src[i*size:(i+1)*size])

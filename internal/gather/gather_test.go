@@ -14,7 +14,7 @@ var names = [ways]string{"plain", "begin", "whole"}
 
 // Whatever the way, what is copied is the rows.
 func TestCopy(t *testing.T) {
-	for _, size := range []int{0, 1, 2, 4, 8, 255, 256, 300, 784, 3136, 4096, 5000, 40000} {
+	for _, size := range []int{0, 1, 2, 4, 8, 255, 256, 300, 784, 1024, 3136, 4096, 5000, 40000} {
 		for _, n := range []int{0, 1, few - 1, few, 17, 100} {
 			r := rand.New(rand.NewPCG(uint64(size), uint64(n)))
 			const rows = 37
@@ -39,14 +39,17 @@ func TestCopy(t *testing.T) {
 					continue // Copy takes the plain way
 				}
 				got := append(make([]byte, n*size), "beyond"...)
-				run(way, got, src, indices, size)
+				run(way, got, src, indices, size, false)
 				check(name, got)
 			}
-			var a Rows
+			var a, b Rows
 			for range ways*trials + 2 {
 				got := append(make([]byte, n*size), "beyond"...)
 				a.Copy(got, src, indices, size)
 				check("Copy", got)
+				got = append(make([]byte, n*size), "beyond"...)
+				b.CopyPast(got, src, indices, size)
+				check("CopyPast", got)
 			}
 		}
 	}
@@ -64,7 +67,7 @@ func TestCopyOutside(t *testing.T) {
 				}()
 				indices := slices.Repeat([]int{3}, few)
 				indices[few-1] = i
-				run(way, make([]byte, few*300), make([]byte, 4*300), indices, 300)
+				run(way, make([]byte, few*300), make([]byte, 4*300), indices, 300, false)
 			}()
 		}
 	}
@@ -141,7 +144,7 @@ func TestConcurrentCopies(t *testing.T) {
 func TestCopyAllocatesNothing(t *testing.T) {
 	var r Rows
 	src, dst, indices := make([]byte, 100*300), make([]byte, 100*300), make([]int, 100)
-	if n := testing.AllocsPerRun(100, func() { r.Copy(dst, src, indices, 300) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { r.Copy(dst, src, indices, 300); r.CopyPast(dst, src, indices[:10], 1024) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -174,11 +177,11 @@ func BenchmarkCopy(b *testing.B) {
 				}
 				var byPlain, byWay time.Duration
 				for b.Loop() {
-					byPlain += epoch(copyRows)
+					byPlain += epoch(func(dst, src []byte, indices []int, size int) { copyRows(dst, src, indices, size, false) })
 					if way == ways {
 						byWay += epoch(r.Copy)
 					} else {
-						byWay += epoch(func(dst, src []byte, indices []int, size int) { run(way, dst, src, indices, size) })
+						byWay += epoch(func(dst, src []byte, indices []int, size int) { run(way, dst, src, indices, size, false) })
 					}
 				}
 				b.ReportMetric(byWay.Seconds()/byPlain.Seconds(), "x-plain")
