@@ -116,11 +116,17 @@ func targets() []target {
 				v, _ := q.best("torch.load", "batch="+b.batch+"/kind=batch-float32", "workers", samplesS)
 				return v
 			}})
+		all = append(all, target{"MNIST's bytes, normalised on the way, batch " + b.batch + ", samples a second", b.bound, true, rate,
+			mostOf("pin.Loader", "batch="+b.batch+"/dest=device", "workers", samplesS, 1),
+			func(q *query) value {
+				v, _ := q.best("torch.load", "batch="+b.batch+"/kind=batch", "workers", samplesS)
+				return v
+			}})
 	}
 	all = append(all,
 		target{"handing a batch over: a turn of a loop whose batch is ready", 1, false, duration, get("dataloader.Turn", "", "ns/turn", 1e-3), nil},
 	)
-	for _, b := range []string{"64", "256", "1024"} {
+	for _, b := range []string{"16", "64", "256", "1024"} {
 		all = append(all, target{"the loader, 1 worker, of a gather loop by hand, host, batch " + b, 0.9, true, percent,
 			func(q *query) value {
 				return q.get("dataloader.BesideGather", "batch="+b, "x-gather").inverse()
