@@ -58,7 +58,7 @@ var generators = []struct {
 	{"h2d", hostToDevice}, {"d2h", deviceToHost}, {"both-ways", bothWays}, {"issue", issueCost}, {"batch", manySmall}, {"overlap", overlapped},
 	{"peer", peerCopies}, {"devices", bothDevices}, {"when-to-pin", whenToPin},
 	{"load-peers", withGPU(loadPeers)}, {"load-workers", withGPU(loadWorkers)}, {"load-host", withGPU(loadHost)}, {"tuning", tuning}, {"images", withGPU(images)},
-	{"load-gather", loadGather}, {"load-cpu", withoutGPU(loadCPU)}, {"images-cpu", withoutGPU(images)},
+	{"load-gather", withGPU(loadGather)}, {"load-gather-cpu", withoutGPU(loadGather)}, {"load-cpu", withoutGPU(loadCPU)}, {"images-cpu", withoutGPU(images)},
 	{"train", training}, {"kernels", kernels}, {"example", example},
 	{"curve-mlp", curves("mlp", "The loss of the MLP, step by step")}, {"curve-cnn", curves("cnn", "The loss of the CNN, step by step")},
 	{"behind", nil}, // made of the others

@@ -88,15 +88,15 @@ func loadPeers(q *query) *table {
 func loadHost(q *query) *table {
 	t := &table{title: "The loader beside a loop that gathers by hand, on the host, samples a second",
 		header: []string{"batch", "data in memory", "a loop by hand", "loader, 1 worker", "of the loop", "loader, best"}}
-	for _, kind := range []struct{ name, gather, loader, gatherParams, loaderParams string }{
-		{"uint8, normalised on the way", "pin.GatherLoop", "pin.Loader", "", "dest=host"},
-		{"float32", "dataloader.Loader", "dataloader.Loader", "mode=gather", "mode=loader"},
+	for _, kind := range []struct{ name, gather, loader, gatherParams, loaderParams, beside, besideParams string }{
+		{"uint8, normalised on the way", "pin.GatherLoop", "pin.Loader", "", "dest=host", "pin.BesideGather", "/read=sample"},
+		{"float32", "dataloader.Loader", "dataloader.Loader", "mode=gather", "mode=loader", "dataloader.BesideGather", ""},
 	} {
 		for _, batch := range q.values(kind.loader, kind.loaderParams, "batch") {
 			loop := q.get(kind.gather, "batch="+batch+"/"+kind.gatherParams, samplesS)
 			one := q.get(kind.loader, "batch="+batch+"/"+kind.loaderParams+"/workers=1", samplesS)
 			share := one.over(loop)
-			if beside := q.get("dataloader.BesideGather", "batch="+batch, "x-gather").inverse(); beside.ok && kind.name == "float32" {
+			if beside := q.get(kind.beside, "batch="+batch+kind.besideParams, "x-gather").inverse(); beside.ok {
 				share = beside // both in turn, which is more exact
 			}
 			best, workers := q.best(kind.loader, "batch="+batch+"/"+kind.loaderParams, "workers", samplesS)
