@@ -40,7 +40,7 @@ const (
 	// batch.
 	StopOnError ErrorPolicy = iota
 
-	// SkipErrors leaves the sample out: the batch gets smaller, and its Skipped lists what is missing. A
+	// SkipErrors leaves the sample out, but for a [FatalError]: the batch gets smaller, and its Skipped lists what is missing. A
 	// batch with nothing left is left out of the loop, and Stats counts it.
 	SkipErrors
 )

@@ -28,6 +28,28 @@ var (
 	ErrState = errors.New("the State does not fit")
 )
 
+// FatalError is how a Read or ReadBatch says that it failed of something that is no fault of the sample's, and that would
+// fail others too: a decoder that was closed, no memory. It is in the place of the batch whatever [Config.OnError] says: with
+// SkipErrors a whole epoch could be skipped for it. It may be wrapped in other errors.
+type FatalError struct{ Err error }
+
+// Error says what Err says.
+func (e *FatalError) Error() string {
+	if e.Err == nil {
+		return "a FatalError without an Err"
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *FatalError) Unwrap() error { return e.Err }
+
+// blameless reports whether err is no fault of the sample's, which is not left out for it then.
+func blameless(err error) bool {
+	var f *FatalError
+	return errors.As(err, &f) || errors.Is(err, errUnwritten)
+}
+
 // SampleError is an error in the place of a batch, or about a sample that was left out of one.
 type SampleError struct {
 	Epoch, Batch int

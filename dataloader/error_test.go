@@ -292,3 +292,33 @@ type panickingBatches struct{}
 
 func (panickingBatches) Len(int) int                   { return 3 }
 func (panickingBatches) Batch(_, b int, _ []int) []int { panic("no such batch") }
+
+// What is no fault of a sample is not skipped, and nothing is read again for it: the loop has it in place of each batch.
+func TestFatalErrorIsNotSkipped(t *testing.T) {
+	e := newEngine(t)
+	closed := errors.New("the decoder is closed")
+	for name, read := range map[string]func(i int) error{
+		"fatal":          func(int) error { return &FatalError{closed} },
+		"wrapped":        func(i int) error { return fmt.Errorf("file %d: %w", i, &FatalError{closed}) },
+		"for one sample": func(i int) error { return map[bool]error{true: &FatalError{closed}}[i%4 == 2] },
+	} {
+		each := FromFunc(12, countFields, func(_ context.Context, i int, row Row) error { write(i, row); return read(i) })
+		for _, set := range []Dataset{each, batchHalves{each}} {
+			l := newLoader(t, set, Config{BatchSize: 4, Workers: 2, OnError: SkipErrors, SingleEpoch: true, Pin: e})
+			turns := 0
+			for b, err := range l.Batches(t.Context()) {
+				turns++
+				var sample *SampleError
+				if b != nil || !errors.Is(err, closed) || !errors.As(err, &sample) || sample.Batch != turns-1 {
+					t.Errorf("%s, %T: turn %d: %v, %v", name, set, turns, b, err)
+				}
+			}
+			if s := l.Stats(); turns != 3 || s.Skipped > 0 || s.Retried > 0 {
+				t.Errorf("%s, %T: %d turns, %d skipped, %d tried again: want an error for each of 3 batches", name, set, turns, s.Skipped, s.Retried)
+			}
+		}
+	}
+	if text := (&FatalError{}).Error(); text == "" {
+		t.Error("a FatalError without an Err says nothing")
+	}
+}

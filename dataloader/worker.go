@@ -290,7 +290,7 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 	if err == nil {
 		return
 	}
-	if ctx.Err() != nil || errors.Is(err, errUnwritten) {
+	if ctx.Err() != nil || blameless(err) {
 		s.fault(w.batchFault(s, t.lo, err))
 		return
 	}
@@ -344,7 +344,7 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 		}
 		failed++
 		f := w.sampleFault(s, k, err)
-		f.skip = !errors.Is(err, errUnwritten) // that is not the sample's fault
+		f.skip = !blameless(err)
 		s.fault(f)
 		if w.r.l.cfg.OnError == StopOnError {
 			return failed

@@ -80,7 +80,8 @@ type Config struct {
 	// DecodeJPEG decodes JPEG files in place of image/jpeg: package turbojpeg has one that is several times as fast. It
 	// gets the bytes of a file whose header image/jpeg can read, and that has at most MaxPixels, and returns an image
 	// of the size that is in the header, from (0, 0) on. It may take the memory of reuse, an image that it has returned
-	// before and that is not used any more, or nil. It is called from several goroutines at once, and keeps neither.
+	// before and that is not used any more, or nil. It is called from several goroutines at once, and keeps neither. Its
+	// errors are [ErrFormat], about the file, but for a [dataloader.FatalError], which no policy skips.
 	DecodeJPEG func(data []byte, reuse image.Image) (image.Image, error)
 }
 

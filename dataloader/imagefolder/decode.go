@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/pintensor/pin/dataloader"
 	"github.com/pintensor/pin/internal/datafile"
 )
 
@@ -46,13 +47,16 @@ func (c *Config) decode(data []byte, reuse image.Image) (m image.Image, again bo
 	} else {
 		m, err = whole(bytes.NewReader(data))
 	}
+	var fatal *dataloader.FatalError
 	switch {
+	case errors.As(err, &fatal):
+		return nil, false, err
 	case err != nil:
 		return nil, false, damaged(data, err)
 	case again && m == nil:
-		return nil, false, errors.New("Config.DecodeJPEG returned neither an image nor an error")
+		return nil, false, &dataloader.FatalError{Err: errors.New("Config.DecodeJPEG returned neither an image nor an error")}
 	case again && m.Bounds() != image.Rect(0, 0, h.Width, h.Height):
-		return nil, false, fmt.Errorf("Config.DecodeJPEG returned an image of %v, expected (0,0)-(%d,%d)", m.Bounds(), h.Width, h.Height)
+		return nil, false, &dataloader.FatalError{Err: fmt.Errorf("Config.DecodeJPEG returned an image of %v, expected (0,0)-(%d,%d)", m.Bounds(), h.Width, h.Height)}
 	}
 	return m, again, nil
 }

@@ -74,7 +74,10 @@ func TestDecodeJPEGFails(t *testing.T) {
 		want   string
 		format bool
 	}{
-		"an error":  {func([]byte, image.Image) (image.Image, error) { return nil, broken }, "imagefolder: not a readable image: broken", true},
+		"an error": {func([]byte, image.Image) (image.Image, error) { return nil, broken }, "imagefolder: not a readable image: broken", true},
+		"no fault of the file's": {func([]byte, image.Image) (image.Image, error) {
+			return nil, fmt.Errorf("outer: %w", &dataloader.FatalError{Err: broken})
+		}, "imagefolder: outer: broken", false},
 		"nothing":   {func([]byte, image.Image) (image.Image, error) { return nil, nil }, "returned neither an image nor an error", false},
 		"too small": {func([]byte, image.Image) (image.Image, error) { return image.NewGray(image.Rect(0, 0, 74, 45)), nil }, "an image of (0,0)-(74,45), expected (0,0)-(74,46)", false},
 		"elsewhere": {func([]byte, image.Image) (image.Image, error) { return image.NewGray(image.Rect(1, 1, 75, 47)), nil }, "an image of (1,1)-(75,47), expected (0,0)-(74,46)", false},
@@ -88,8 +91,9 @@ func TestDecodeJPEGFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = d.Decode(file(t, "in_420.jpg").Data, rows.Row(0), 0)
-		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, imagefolder.ErrFormat) != c.format {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+		var fatal *dataloader.FatalError
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, imagefolder.ErrFormat) != c.format || errors.As(err, &fatal) == c.format {
+			t.Errorf("%s: %v, want %q, which is ErrFormat: %v, or else a FatalError", name, err, c.want, c.format)
 		}
 	}
 	asked := false

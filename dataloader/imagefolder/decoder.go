@@ -46,7 +46,8 @@ func (d *Decoder) Field(name string) dataloader.Field {
 }
 
 // Decode writes the image that is in the file data to a field of row, which must be as Field says. Chance comes from
-// row.Rand. Errors are [ErrFormat], those of Config.DecodeJPEG too, unless what it returned is no image of the file's size.
+// row.Rand. Errors are [ErrFormat]; or a [dataloader.FatalError], where Config.DecodeJPEG returns one, or no image of the file's
+// size.
 func (d *Decoder) Decode(data []byte, row dataloader.Row, field int) error {
 	if err := d.decode(data, row, field); err != nil {
 		return fmt.Errorf("imagefolder: %w", err)

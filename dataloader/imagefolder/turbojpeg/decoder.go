@@ -8,6 +8,8 @@ import (
 	"image/jpeg"
 	"runtime"
 	"sync"
+
+	"github.com/pintensor/pin/dataloader"
 )
 
 var (
@@ -67,14 +69,15 @@ func (d *Decoder) Close() error {
 
 // Decode returns the image in the JPEG file data: an [*image.RGBA] or [*image.Gray], or what image/jpeg makes of it. It may take
 // the memory of reuse, an image that an earlier call returned and nobody uses any more; nil if there is none. data is read
-// only, and until Decode returns.
+// only, and until Decode returns. That the Decoder is closed, or the library out of memory, is a [dataloader.FatalError]: no
+// fault of the file's.
 func (d *Decoder) Decode(data []byte, reuse image.Image) (image.Image, error) {
 	if d == nil || d.pool == nil {
-		return nil, errors.New("turbojpeg: Decode: the Decoder was not made by Open")
+		return nil, &dataloader.FatalError{Err: errors.New("turbojpeg: Decode: the Decoder was not made by Open")}
 	}
 	h, err := d.get()
 	if err != nil {
-		return nil, err
+		return nil, &dataloader.FatalError{Err: err}
 	}
 	defer d.put(h)
 	size, gray, ok := h.header(data)

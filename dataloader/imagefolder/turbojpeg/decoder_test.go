@@ -266,11 +266,12 @@ func TestClose(t *testing.T) {
 	if d.made != 0 {
 		t.Error("the running call's decompressor was not destroyed")
 	}
-	if _, err := d.Decode(data, nil); !errors.Is(err, ErrClosed) {
+	var fatal *dataloader.FatalError
+	if _, err := d.Decode(data, nil); !errors.Is(err, ErrClosed) || !errors.As(err, &fatal) {
 		t.Errorf("after Close: %v", err)
 	}
 	for _, none := range []*Decoder{nil, {}} {
-		if _, err := none.Decode(data, nil); err == nil || none.Close() != nil {
+		if _, err := none.Decode(data, nil); !errors.As(err, &fatal) || none.Close() != nil {
 			t.Errorf("not made by Open: %v", err)
 		}
 	}
