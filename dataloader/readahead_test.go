@@ -163,6 +163,7 @@ func TestReadAheadIsDropped(t *testing.T) {
 			l := newLoader(t, ds, Config{BatchSize: 1, Workers: 2, Prefetch: 4, Pin: e})
 			start := l.State()
 			epoch(t, l)
+			synctest.Wait() // for readers of the next epoch
 			began, want := time.Now(), 5
 			switch how {
 			case "SetEpoch":
