@@ -51,25 +51,32 @@ func (b *board) accept() {
 	slices.Reverse(b.idle[from:]) // the first was given last
 }
 
-// returned gives a token back, and the slot that it was for unless that is kept. Where the loop's last turn gives it back,
-// the loop ends in the same step: before, workers that find nothing to do would end though this token is one to read
+// returnKept gives the token of a slot back that is kept.
+func (r *run) returnKept() { r.returnWithCare(nil, true) }
+
+// release takes the loop, or a worker, out of a slot, and gives it and its token back. Where the loop's last turn does, the
+// loop ends in the same step: before, workers that find nothing to do would end though this token is one to read
 // ahead with, and after, they could take one more than that.
-func (r *run) returned(s *slot, byLoop bool) {
-	if s == nil || r.resting.Load() || r.more.Load() {
-		r.returnedWithCare(s, byLoop)
-		return
+func (r *run) release(s *slot, byLoop bool) error {
+	if r.resting.Load() || r.more.Load() {
+		alive, err := s.giveBack(nil, byLoop)
+		if alive {
+			r.returnWithCare(s, byLoop)
+		}
+		return err
 	}
-	r.give(s)
-	if r.waiting.Load() == 0 || r.looking.Load() > 0 {
-		return // whoever is about to wait looks at the stack once more, and who looks does too
+	alive, err := s.giveBack(&r.given, byLoop)
+	if !alive || r.waiting.Load() == 0 || r.looking.Load() > 0 {
+		return err // whoever is about to wait looks at the stack once more, and who looks does too
 	}
 	r.mu.Lock()
 	r.news.Add(1)
 	r.mu.Unlock() // a worker that was about to wait does now, and is not missed
 	r.work.Signal()
+	return err
 }
 
-func (r *run) returnedWithCare(s *slot, byLoop bool) {
+func (r *run) returnWithCare(s *slot, byLoop bool) {
 	r.mu.Lock()
 	r.accept()
 	rests := byLoop && r.resting.Load()

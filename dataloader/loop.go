@@ -123,6 +123,7 @@ func (l *Loader) begin(ctx context.Context, p position) (*run, error) {
 		if r == nil { // it panicked
 			l.mu.Lock()
 			l.starting = false
+			l.at, l.resumed = p, true // for the next loop, as if there had been none
 			l.mu.Unlock()
 		}
 	}()
@@ -202,8 +203,8 @@ func (l *Loader) turn(r *run, s *slot, yield func(*Batch, error) bool) (more boo
 	l.batches.Add(1)
 	l.samples.Add(int64(len(s.indices)))
 	r.current = r.batch(s)
+	r.lastTurn() // the body may give the batch back itself
 	more = yield(r.current, nil)
-	r.lastTurn()
 	samples := r.current.n
 	r.current.endTurn()
 	r.current = nil

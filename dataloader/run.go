@@ -144,17 +144,11 @@ func (r *run) giveAway(s *slot) {
 	delete(r.slots, s)
 	r.mu.Unlock()
 	r.l.disown(s)
-	r.returned(nil, true)
+	r.returnKept()
 }
 
 // recycle takes a slot back from the loop.
-func (r *run) recycle(s *slot) error {
-	alive, err := s.letGo()
-	if alive {
-		r.returned(s, true)
-	}
-	return err
-}
+func (r *run) recycle(s *slot) error { return r.release(s, true) }
 
 // shut tells everybody that the run is to end.
 func (r *run) shut() {
@@ -218,7 +212,7 @@ func (r *run) stuck() []error {
 // consumed reports whether the loop has had all of its leg.
 func (r *run) consumed() bool { return r.taken == r.leg.end-r.leg.start }
 
-// lastTurn is called before a turn gives its batch back. After the last the token for the loop's hands is not for
+// lastTurn is called before a turn can give its batch back. After the last the token for the loop's hands is not for
 // reading ahead.
 func (r *run) lastTurn() {
 	if r.consumed() {

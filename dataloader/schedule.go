@@ -132,9 +132,7 @@ func (r *run) expand() {
 		return
 	}
 	if err := s.reserve(0); err == nil {
-		if s.leave() {
-			r.returned(s, false)
-		}
+		r.release(s, false) // an error of giving memory back comes from Close too
 		return
 	}
 	r.l.shallow.Store(true)

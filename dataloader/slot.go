@@ -159,13 +159,23 @@ func (s *slot) hold(r *run) bool {
 	return s.held
 }
 
-// letGo takes the slot from the loop. It returns false if the run is over, and the slot in the pool.
-func (s *slot) letGo() (alive bool, err error) {
+// giveBack takes the loop, or a worker, out of the slot, and puts it onto a stack of the run if there is one: in the same step,
+// as a slot that nobody is in may be another run's a moment later. It returns false if the run is over. The slot is in the
+// pool then, if nobody else is in it.
+func (s *slot) giveBack(to *given, byLoop bool) (alive bool, err error) {
 	s.mu.Lock()
-	s.held = false
+	if byLoop {
+		s.held = false
+	} else {
+		s.active--
+	}
 	alive = !s.dead
+	if alive && to != nil {
+		to.give(s)
+	}
+	put := s.dead && s.active == 0 && !s.held
 	s.mu.Unlock()
-	if !alive {
+	if put {
 		err = s.l.put(s)
 	}
 	return alive, err

@@ -6,10 +6,13 @@ import (
 	"iter"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"gorgonia.org/tensor"
 
 	"github.com/pintensor/pin/pintensor"
 )
@@ -423,5 +426,58 @@ func TestMemoryStaysSteady(t *testing.T) {
 	heapAfter, pinnedAfter := measure()
 	if pinned == 0 || pinnedAfter > limit || heapAfter > heap+64<<10 {
 		t.Errorf("heap %d, then %d; pinned %d, then %d, of at most %d", heap, heapAfter, pinned, pinnedAfter, limit)
+	}
+}
+
+// A batch may be released by another goroutine while its loop is left, and its memory is another run's at once.
+func TestReleaseWhileTheLoopIsLeft(t *testing.T) {
+	e := newEngine(t)
+	rows := make([]float32, 160)
+	for i := range rows {
+		rows[i] = float32(i / 4)
+	}
+	set := must[Dataset](t)(FromTensors(tensor.New(tensor.WithShape(40, 4), tensor.WithBacking(rows))))
+	l := newLoader(t, set, Config{BatchSize: 4, Workers: 2, Shuffle: true, Pin: e})
+	var releasing sync.WaitGroup
+	for n := range 3000 {
+		turn := 0
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, i := range b.Indices {
+				if got := b.Host(0).Float32s()[4*k]; got != float32(i) {
+					t.Fatalf("loop %d: sample %d is %v", n, i, got)
+				}
+			}
+			if turn++; turn%3 == 0 {
+				releasing.Go(func() { _ = b.Release() }) // ErrReleased after the turn
+			}
+			if turn == 6 {
+				break
+			}
+		}
+	}
+	releasing.Wait()
+}
+
+// What a slot is given back with happens in one step: a moment later it can be another run's.
+func TestGivenBackInOneStep(t *testing.T) {
+	l := newLoader(t, counting(1), Config{BatchSize: 1, Workers: 1})
+	r := newRun(t.Context(), l, position{})
+	for _, dead := range []bool{false, true} {
+		s := r.adopt()
+		s.held = true
+		if dead {
+			r.shut()
+			r.collect()
+		}
+		if err := r.release(s, true); err != nil {
+			t.Fatal(err)
+		}
+		if onStack := r.top.Load() == s; onStack == dead || s.held {
+			t.Errorf("run over: %v: on the stack of those given back: %v, held: %v", dead, onStack, s.held)
+		}
+		r.top.Store(nil)
 	}
 }
