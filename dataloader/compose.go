@@ -20,15 +20,12 @@ func batchReaderOf(ds Dataset) BatchReader {
 	return reader
 }
 
-// overwrites reports whether ds is known to write every byte of a row, so that rows need not be zeroed for it.
+// overwrites reports whether ds writes every byte of a row, so that rows need not be zeroed for it.
 func overwrites(ds Dataset) bool {
-	switch ds := ds.(type) {
-	case interface{ overwrites() bool }: // of this package
+	if ds, ok := ds.(interface{ overwrites() bool }); ok { // of this package
 		return ds.overwrites()
-	case Overwriter:
-		return ds.Overwrites()
 	}
-	return false
+	return claimed(ds)
 }
 
 func (d *tensorDataset) overwrites() bool { return true }
@@ -41,6 +38,7 @@ type part struct {
 	layout *layout
 	reader BatchReader // nil: only Read
 	whole  bool        // it overwrites
+	proof  *proof
 }
 
 // newPart checks a set that another is to be made of.
@@ -63,7 +61,7 @@ func newPart(name string, ds Dataset) (part, error) {
 	if err != nil {
 		return part{}, within(name, err)
 	}
-	return part{ds, name, n, l, batchReaderOf(ds), overwrites(ds)}, nil
+	return part{ds, name, n, l, batchReaderOf(ds), overwrites(ds), newProof(ds)}, nil
 }
 
 // within is an error of this package as one of what is being made: the package is named once.
@@ -104,8 +102,13 @@ func alike(parts []part) error {
 }
 
 // read reads sample i of the part.
-func (p *part) read(ctx context.Context, i int, row Row) error {
-	if err := p.Read(ctx, i, row); err != nil {
+func (p *part) read(ctx context.Context, i int, row Row) (err error) {
+	if left := p.proof.of(false); left != nil {
+		err = prove(left, Rows{row.b, row.k, 1}, func() error { return p.Read(ctx, i, row) })
+	} else {
+		err = p.Read(ctx, i, row)
+	}
+	if err != nil {
 		return fmt.Errorf("%s, sample %d: %w", p.name, i, err)
 	}
 	return nil
@@ -124,7 +127,13 @@ func (p *part) readRows(ctx context.Context, indices []int, rows Rows) error {
 		}
 		return nil
 	}
-	if err := p.reader.ReadBatch(ctx, indices, rows); err != nil {
+	var err error
+	if left := p.proof.of(true); left != nil {
+		err = prove(left, rows, func() error { return p.reader.ReadBatch(ctx, indices, rows) })
+	} else {
+		err = p.reader.ReadBatch(ctx, indices, rows)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	return nil
@@ -184,7 +193,7 @@ func mixed(ctx context.Context, call string, n int, parts []part, indices []int,
 
 var intsPool = sync.Pool{New: func() any { return new([]int) }}
 
-// borrowInts lends room for n indices. A reader that never returns, or panics, keeps it.
+// borrowInts lends room for n indices. A reader that never returns keeps it.
 func borrowInts(n int) *[]int {
 	s := intsPool.Get().(*[]int)
 	if cap(*s) < n {
@@ -215,7 +224,7 @@ func (b *buffer) share(field int, rows Rows, of int) {
 	b.ragged[field] = rows.b.ragged[of][rows.start : rows.start+rows.n]
 }
 
-// restore gives a shadow back. One whose reader never returns, or panics, is not used again.
+// restore gives a shadow back. One whose reader never returns is not used again.
 func (b *buffer) restore(pool *sync.Pool) {
 	b.origin = Rows{}
 	pool.Put(b)

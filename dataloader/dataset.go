@@ -64,9 +64,11 @@ type Overwriter interface {
 	// error. The rows that they are given are not zeroed then, and have samples of an older batch in them. It is
 	// asked once, by New. A struct that embeds such a set has its Overwrites too, whatever its own Read does.
 	//
-	// The first calls have to prove it: an error names the field and the element that Read or ReadBatch has left as it
-	// was, and ends up in the loop whatever Config.OnError says. Of fields of fewer than 8 bytes, of elements of one or
-	// two, nobody can tell.
+	// The first eight calls have to prove it, wherever the set is: an error names the field and the element that Read or
+	// ReadBatch has left as it was, and ends up in the loop whatever Config.OnError says. Where a call leaves what it
+	// may have left, it is made again, with the same Row.Rand; so is the first one with fields of elements of fewer than four bytes.
+	//
+	// A set with a field whose shape differs between samples is given zeroed rows all the same.
 	Overwrites() bool
 }
 
@@ -206,5 +208,6 @@ func (d *funcDataset) Fields() []Field { return d.fields }
 func (d *funcDataset) String() string  { return fmt.Sprintf("FromFunc(%d)", d.n) }
 
 func (d *funcDataset) overwrites() bool { return d.whole }
+func (d *funcDataset) claims() bool     { return d.whole }
 
 func (d *funcDataset) Read(ctx context.Context, i int, row Row) error { return d.read(ctx, i, row) }

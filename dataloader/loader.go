@@ -36,7 +36,7 @@ type Loader struct {
 	ownOrder  bool // the sampler is one of ours: a single worker may look samples up early
 	keepsWarm bool // and a batch is so large that the worker prefers the memory that it wrote last, see warm.go
 
-	unproven atomic.Int64 // calls, of those that are to show that they write whole rows
+	proof *proof // that rows are written whole
 
 	hands, depth atomic.Int64 // workers, and batches that are read ahead, now
 	tuner        *tuner       // of the loop's goroutine; nil: those stay
@@ -114,7 +114,7 @@ func New(ds Dataset, cfg Config) (*Loader, error) {
 	_, l.ownOrder = plan.sampler.(bulkSampler)
 	l.keepsWarm = l.ownOrder && cfg.Stream == nil && layout.batchBytes(l.rows) >= warmBytes
 	l.zero = !overwrites(ds)
-	l.unproven.Store(proofs)
+	l.proof = newProof(ds)
 	return l, nil
 }
 

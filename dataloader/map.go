@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // Map returns the set whose sample i fn makes from sample i of ds: in has the fields of ds, out the given ones. fn
@@ -36,8 +35,6 @@ type mapped struct {
 	fn     func(ctx context.Context, i int, in, out Row) error
 	fills  bool      // fn writes all of out
 	pool   sync.Pool // of shadows with memory of their own
-
-	proven atomic.Int32 // calls that have shown that the part, if it says so, writes whole rows
 }
 
 func (m *mapped) Fields() []Field { return m.fields }
@@ -45,7 +42,7 @@ func (m *mapped) Fields() []Field { return m.fields }
 func (m *mapped) Read(ctx context.Context, i int, row Row) error {
 	in := m.borrow(Rows{row.b, row.k, 1})
 	defer in.restore(&m.pool)
-	if err := m.proving(in, func() error { return m.read(ctx, i, Row{in, 0}) }); err != nil {
+	if err := m.read(ctx, i, Row{in, 0}); err != nil {
 		return err
 	}
 	return m.apply(ctx, i, Row{in, 0}, row)
@@ -57,7 +54,7 @@ func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 	}
 	in := m.borrow(rows)
 	defer in.restore(&m.pool)
-	if err := m.proving(in, func() error { return m.readRows(ctx, indices, Rows{in, 0, rows.n}) }); err != nil {
+	if err := m.readRows(ctx, indices, Rows{in, 0, rows.n}); err != nil {
 		return err
 	}
 	for k, i := range indices {
@@ -68,24 +65,6 @@ func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 			return err
 		}
 	}
-	return nil
-}
-
-// proving has samples of the part read into in. Its memory is used again without being zeroed if the part says that it
-// writes whole rows: what the Loader has the set prove, this has its part.
-func (m *mapped) proving(in *buffer, read func() error) error {
-	if !m.whole || m.proven.Load() >= proofs {
-		return read()
-	}
-	in.plant(0)
-	err := read()
-	if err != nil {
-		return err
-	}
-	if err := in.proven(0); err != nil {
-		return fmt.Errorf("%s: %w", m.name, err)
-	}
-	m.proven.Add(1)
 	return nil
 }
 
@@ -122,7 +101,8 @@ func (m *mapped) borrow(rows Rows) *buffer {
 }
 
 func (m *mapped) batches() bool    { return m.reader != nil }
-func (m *mapped) overwrites() bool { return true }
+func (m *mapped) overwrites() bool { return true } // or apply does
+func (m *mapped) claims() bool     { return m.fills }
 func (m *mapped) String() string   { return "Map(" + describeSet(m.Dataset) + ")" }
 
 // MapInPlace returns ds with each sample changed by fn, in its row of the batch: normalised, flipped. The fields are those

@@ -2,17 +2,24 @@ package dataloader
 
 // Saying of a set that it writes whole rows.
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
-// Overwriting returns ds, and says of it what [Overwriter] is about: that its Read, and ReadBatch if there is one, write
-// every byte of every row. It is for sets that can't say so themselves, those of [FromFunc] and [Map]. What they find in
-// their rows is not zero then, and to zero large rows takes up to a third as long as to read them.
+// Overwriting returns ds as a set that is an [Overwriter]: its Read, and ReadBatch if it has one, promise to write every byte
+// of every row, so that rows are not zeroed first, which takes up to a third as long as reading them. It is for sets
+// that can't say so themselves, such as those of [FromFunc] and [Map]. ds is not changed.
 //
-// The first calls have to prove it, as Overwriter says.
+// The first calls have to prove the promise, as Overwriter says. A set with a field whose shape differs between samples is
+// returned as it is: its rows are zeroed in any case. A ds that is nil, a stream, or has fields that New would refuse is an error.
 func Overwriting(ds Dataset) (Dataset, error) {
 	p, err := newPart("Overwriting: set", ds)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(p.layout.fields, Field.ragged) {
+		return ds, nil
 	}
 	switch ds := ds.(type) {
 	case *funcDataset:
@@ -20,6 +27,7 @@ func Overwriting(ds Dataset) (Dataset, error) {
 	case *mapped:
 		return &mapped{part: ds.part, fields: ds.fields, fn: ds.fn, fills: true}, nil
 	}
+	p.proof = nil // that of what uses this
 	return &overwriting{p}, nil
 }
 
@@ -36,6 +44,7 @@ func (o *overwriting) ReadBatch(ctx context.Context, indices []int, rows Rows) e
 
 func (o *overwriting) batches() bool    { return o.reader != nil }
 func (o *overwriting) overwrites() bool { return true }
+func (o *overwriting) claims() bool     { return true }
 func (o *overwriting) String() string   { return describeSet(o.Dataset) }
 
 // Fingerprint is that of the set itself.

@@ -14,15 +14,14 @@ import (
 
 // worker is one goroutine of a run. Its atomics say what it is doing, for those who wait for it.
 type worker struct {
-	r       *run
-	reader  BatchReader // nil: the data set has none
-	row     int         // of the slot, being read
-	planted bool        // the canary, in the first of the rows that are being read
-	order   []int       // the samples of the batch that is begun, where they are known before it has a slot
-	known   lookedUp
-	warm    warm
-	number  int
-	live    bool // guarded by the run's lock
+	r      *run
+	reader BatchReader // nil: the data set has none
+	row    int         // of the slot, being read
+	order  []int       // the samples of the batch that is begun, where they are known before it has a slot
+	known  lookedUp
+	warm   warm
+	number int
+	live   bool // guarded by the run's lock
 
 	_     line // the rest is written for each sample
 	leg   atomic.Pointer[leg]
@@ -309,12 +308,16 @@ func (w *worker) readBatch(ctx context.Context, t task, indices []int) {
 }
 
 // callBatch calls ReadBatch for the rows of t.
-func (w *worker) callBatch(ctx context.Context, t task, indices []int) error {
-	w.ready(t.s, t.lo, t.hi)
-	w.start()
-	err := w.reader.ReadBatch(ctx, indices, Rows{&t.s.buffer, t.lo, len(indices)})
-	if err == nil {
-		err = w.prove(t.s, t.lo)
+func (w *worker) callBatch(ctx context.Context, t task, indices []int) (err error) {
+	l, rows := w.r.l, Rows{&t.s.buffer, t.lo, len(indices)}
+	if left := l.proof.of(true); left != nil {
+		err = prove(left, rows, func() error { w.start(); return w.reader.ReadBatch(ctx, indices, rows) })
+	} else {
+		if l.zero {
+			t.s.zero(t.lo, t.hi)
+		}
+		w.start()
+		err = w.reader.ReadBatch(ctx, indices, rows)
 	}
 	if err != nil {
 		for k := t.lo; k < t.hi; k++ { // they will be read again
@@ -354,39 +357,20 @@ func (w *worker) readEach(ctx context.Context, t task) (failed int) {
 }
 
 // call calls Read for row k.
-func (w *worker) call(ctx context.Context, s *slot, k int) error {
-	w.ready(s, k, k+1)
-	w.start()
-	err := w.r.l.ds.Read(ctx, s.indices[k], Row{&s.buffer, k})
-	if err == nil {
-		err = w.prove(s, k)
+func (w *worker) call(ctx context.Context, s *slot, k int) (err error) {
+	l, row := w.r.l, Row{&s.buffer, k}
+	if left := l.proof.of(false); left != nil {
+		err = prove(left, Rows{row.b, k, 1}, func() error { w.start(); return l.ds.Read(ctx, s.indices[k], row) })
+	} else {
+		if l.zero {
+			s.zero(k, k+1)
+		}
+		w.start()
+		err = l.ds.Read(ctx, s.indices[k], row)
 	}
 	if err != nil {
 		s.forgetRand(k)
 		s.forgetMeta(k)
-	}
-	return err
-}
-
-// ready makes rows from lo to hi-1 what a data set finds there.
-func (w *worker) ready(s *slot, lo, hi int) {
-	switch w.planted = false; {
-	case w.r.l.zero:
-		s.zero(lo, hi)
-	case w.r.l.unproven.Load() > 0:
-		s.plant(lo)
-		w.planted = true
-	}
-}
-
-// prove looks at the first row that ready has made, now that it is read.
-func (w *worker) prove(s *slot, lo int) error {
-	if !w.planted {
-		return nil
-	}
-	err := s.proven(lo)
-	if err == nil {
-		w.r.l.unproven.Add(-1)
 	}
 	return err
 }
