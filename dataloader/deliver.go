@@ -92,7 +92,8 @@ func (d *delivery) ready() (n int) {
 	return n + int(d.queued.Load())
 }
 
-// receive waits for the batch at a place, at most for the timeout.
+// receive waits until the batch at a place is there, the run ends or ctx is done, or a call of Read that the batch needs has taken
+// longer than Config.Timeout.
 func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 	if s := r.poll(place, r.leg.end); s != nil {
 		return r.received(ctx, s)
@@ -100,7 +101,7 @@ func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 	began := time.Since(r.began) // cheaper than time.Now
 	defer func() {
 		took := time.Since(r.began) - began
-		r.usual += (took - r.usual) / 8
+		r.usual += (min(took, 2*briefly) - r.usual) / 8 // bounded: the loop is not to sleep after one slow sample
 		r.l.waited.Add(int64(took))
 	}()
 	if r.l.spanned() {

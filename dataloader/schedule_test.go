@@ -30,8 +30,8 @@ func TestWorkIsPassedOn(t *testing.T) {
 		}
 		r.looking.Store(1)
 		r.mu.Unlock()
-		r.returned(nil, true)
-		r.returned(nil, true)
+		r.returnKept()
+		r.returnKept()
 		synctest.Wait()
 		if len(got) != 0 {
 			t.Error("a worker was woken though another was looking")
@@ -94,8 +94,10 @@ func TestReducedDepth(t *testing.T) {
 
 // A worker that goes to sleep just when the loop gives memory back, and does not wake it, sees that.
 func TestNoMemoryIsOverlooked(t *testing.T) {
-	l := newLoader(t, counting(60_000), Config{BatchSize: 1, Workers: 1, Prefetch: 1, Timeout: 10 * time.Second})
-	for b, err := range l.Batches(t.Context()) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	l := newLoader(t, counting(60_000), Config{BatchSize: 1, Workers: 1, Prefetch: 1})
+	for b, err := range l.Batches(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,6 +142,19 @@ func TestUsualWait(t *testing.T) {
 			}
 			if usual := l.run.usual; b.Index == 0 && usual >= briefly || b.Index == 39 && (usual < briefly || usual > time.Millisecond) {
 				t.Errorf("batch %d: usually %v", b.Index, usual)
+			}
+		}
+		once := FromFunc(40, countFields, func(_ context.Context, i int, row Row) error {
+			if time.Sleep(10 * time.Microsecond); i == 20 {
+				time.Sleep(150 * time.Millisecond)
+			}
+			write(i, row)
+			return nil
+		})
+		l = newLoader(t, once, Config{BatchSize: 1, Workers: 1, SingleEpoch: true, Pin: e})
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil || l.run.usual >= briefly {
+				t.Errorf("batch %v: usually %v, %v: one slow sample is not usual", b, l.run.usual, err)
 			}
 		}
 	})

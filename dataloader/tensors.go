@@ -28,6 +28,9 @@ type tensorDataset struct {
 // Views, transposed and column-major tensors are copied once, here. Others are read where they are, and
 // must not be changed, nor released to their engine, before the Loader's Close, or with [Config.SingleEpoch] while
 // a loop runs. Batches are copies: changing one does not change the tensors.
+//
+// No tensors at all, and one that is nil, was released, is a scalar, has a mask, or differs in its number of samples, are errors
+// that name the tensor.
 func FromTensors(ts ...*tensor.Dense) (Dataset, error) {
 	if len(ts) == 0 {
 		return nil, fmt.Errorf("dataloader: FromTensors: no tensors: want at least one")
@@ -90,9 +93,12 @@ func rowMajor(t *tensor.Dense, elements int) ([]byte, error) {
 
 func (d *tensorDataset) Len() int        { return d.n }
 func (d *tensorDataset) Fields() []Field { return d.fields }
-func (d *tensorDataset) String() string  { return fmt.Sprintf("FromTensors(%d)", d.Len()) }
+func (d *tensorDataset) String() string  { return fmt.Sprintf("FromTensors(%d)", d.n) }
 
 func (d *tensorDataset) Read(_ context.Context, i int, row Row) error {
+	if err := checkIndex("FromTensors", i, d.n); err != nil {
+		return err
+	}
 	for f, size := range d.size {
 		copy(row.Bytes(f), d.data[f][i*size:(i+1)*size])
 	}
@@ -100,6 +106,11 @@ func (d *tensorDataset) Read(_ context.Context, i int, row Row) error {
 }
 
 func (d *tensorDataset) ReadBatch(_ context.Context, indices []int, rows Rows) error {
+	for _, i := range indices {
+		if uint(i) >= uint(d.n) {
+			return checkIndex("FromTensors", i, d.n)
+		}
+	}
 	for f, size := range d.size {
 		if rows.b.past {
 			d.gather[f].CopyPast(rows.Bytes(f), d.data[f], indices, size)

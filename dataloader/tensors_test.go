@@ -1,6 +1,7 @@
 package dataloader
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -33,6 +34,9 @@ func TestFromTensors(t *testing.T) {
 	ds, err := FromTensors(tensors...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for f := range tensors { // what they are now, whatever happens to their memory
+		tensors[f] = tensors[f].Clone().(*tensor.Dense)
 	}
 	for name, set := range map[string]Dataset{"ReadBatch": ds, "Read": struct{ Dataset }{ds}} {
 		l := newLoader(t, set, Config{BatchSize: 3, Shuffle: true, Workers: 2, Pin: e})
@@ -132,6 +136,22 @@ func TestMakeRows(t *testing.T) {
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want error %q", err, want)
+		}
+	}
+}
+
+// Read by hand, a row that isn't there is an error and no other row.
+func TestTensorsHaveNoOtherRows(t *testing.T) {
+	set := must[Dataset](t)(FromTensors(tensor.New(tensor.WithShape(3), tensor.WithBacking([]int64{1, 2, 3}))))
+	rows, err := MakeRows(set.Fields(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{-1, 3, 1 << 61, 1 << 62, -1 << 61} { // times 8 bytes some of these are 0
+		for _, err := range []error{set.Read(t.Context(), i, rows.Row(0)), set.(BatchReader).ReadBatch(t.Context(), []int{i}, rows)} {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("FromTensors: sample %d: want 0 to 2", i)) {
+				t.Errorf("sample %d: %v", i, err)
+			}
 		}
 	}
 }

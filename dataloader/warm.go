@@ -18,11 +18,12 @@ const (
 // warm is what a worker knows of the slot that it has filled last.
 type warm struct {
 	last  *slot
-	vain  int // the last waits in a row that were, doubled each time: how many are to be left out then
-	pause int // are still to be left out
+	vain  int // how many batches were not waited with, the last time: twice as many for each wait in vain, 0 after one that was not
+	pause int // batches that are not to be waited with, still
 }
 
-// warmer returns the slot that w has filled last in the place of s, if it is back in a moment.
+// warmer returns, in the place of s, the slot that the loop has given back last, if one comes back in a moment. As a rule that is
+// the one that w has filled last.
 func (w *worker) warmer(s *slot) *slot {
 	r, h := w.r, &w.warm
 	if s == h.last {

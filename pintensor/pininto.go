@@ -24,6 +24,10 @@ import (
 // of which dst is a view. If that takes more than 10 seconds, or a Hold on the memory is open for as long, PinInto
 // returns ErrInUse. A copy into src has to be waited for by the caller, as before any other reading.
 //
+// Errors are [ErrNotPinned] if dst is not page-locked memory of this engine, [ErrReleased] if dst or src was released, and
+// [ErrClosed] after Close; another dtype or shape, and a dst that is not contiguous, are errors too. Calls for parts of one
+// tensor that have nothing in common may run at once.
+//
 // If src has a mask dst gets a copy of it, and otherwise has none afterwards. dst and src must not have memory in common:
 // what counts is the range from a tensor's first element to its last. After an error dst is as it was.
 func (e *Engine) PinInto(dst, src *tensor.Dense) error {
@@ -58,7 +62,7 @@ func (e *Engine) pinInto(dst, src *tensor.Dense) error {
 	if err := b.awaitDevices(); err != nil {
 		return fmt.Errorf("dst of shape %v: %w", dst.Shape(), err)
 	}
-	if g := grainOf(layout); n < g.from {
+	if g := grainOf(layout); n < g.from { // without share, whose closure would be allocated
 		layout.Gather(to, 0)
 	} else {
 		gatherParts(e.parallelism, to, layout, int(dst.Dtype().Size()), g)
@@ -156,7 +160,7 @@ func (b *block) awaitDevices() error {
 			if err := oldest.done.Wait(ctx); err != nil && ctx.Err() != nil {
 				return fmt.Errorf("copies of its memory are in flight after %v: %w", e.maxWait, ErrInUse)
 			}
-			e.finish(b, []use{oldest})
+			e.finish(b, []use{oldest}) // also a copy that failed, of which whoever issued it is told
 		case held: // by a copy that is being issued: nobody tells when that ends
 			select {
 			case <-time.After(pause):

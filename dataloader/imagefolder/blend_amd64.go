@@ -5,7 +5,7 @@ package imagefolder
 import "golang.org/x/sys/cpu"
 
 // vectors reports whether blendPixels and stackColumns can run. So it has been since Haswell (2013) and Zen (2017).
-var vectors = cpu.X86.HasAVX2 && cpu.X86.HasOSXSAVE
+var vectors = cpu.X86.HasAVX2
 
 // blendPixels makes n pixels of three bytes each at dst, and writes one byte more. Pixel i is the sum of count[i] pixels of
 // src, which are step bytes apart and begin with pixel left, from pixel first[i] on, of which it reads four bytes each. Its

@@ -74,7 +74,7 @@ type Config struct {
 	Mean, Std []float32
 
 	// MaxPixels is how many pixels an image may have that is decoded. 0: 67,108,864. A file of a few kilobytes
-	// can announce a billion.
+	// can announce four billion.
 	MaxPixels int
 
 	// DecodeJPEG decodes JPEG files in place of image/jpeg: package turbojpeg has one that is several times as fast. It

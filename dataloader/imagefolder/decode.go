@@ -21,7 +21,8 @@ import (
 var ErrFormat = errors.New("not a readable image")
 
 // decode makes an image of a JPEG or PNG file. What it begins with tells, not its name: files are often named wrongly. reuse is
-// an image of Config.DecodeJPEG that is not used any more, and again whether this one is.
+// an image that Config.DecodeJPEG has returned and nobody uses any more, or nil. again says that m is of Config.DecodeJPEG, and may be
+// passed as reuse when it has been used.
 func (c *Config) decode(data []byte, reuse image.Image) (m image.Image, again bool, err error) {
 	config, whole := jpeg.DecodeConfig, jpeg.Decode
 	switch {

@@ -6,7 +6,7 @@
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
 # `make plots LOGS=OUT` makes documents of it. All of it takes 6 minutes with a GPU. Without a GPU the software device
-# is measured; without PyTorch there is nothing beside it. BENCHTIME (0.2s) is for each benchmark, TIMEOUT (90) in
+# is measured; without a PyTorch that sees a GPU there is nothing beside it. BENCHTIME (0.2s) is for each benchmark, TIMEOUT (90) in
 # seconds for each step, LIMIT (600) for all; COMMIT says what is measured where there is no git, MNIST_DIR where MNIST's
 # files are if they can't be downloaded.
 set -u
@@ -65,7 +65,8 @@ curves() {
 	local test=$(binary ./examples/mnist)
 	bench curves ./examples/mnist '^$' # builds it
 	[ ! $building ] || return 0
-	rm -f "$out"/curve-*.csv
+	rm -f "$out"/curve-*.csv "$out/curves.log"
+	[ -x "$test" ] || return 0 # bench has said why
 	cd examples/mnist || return
 	step curves.log "$test" -test.run '^TestCurves$' -test.count 1 -curve "$bin" -curve-steps 200
 	cd "$root" || exit
@@ -81,6 +82,7 @@ example() {
 		return
 	fi
 	rm -f "$out/mnist.log"
+	[ -x "$bin/mnist" ] || { { echo "FAILED: go build ./examples/mnist"; cat "$bin/mnist.log"; } | tee -a "$out/errors.log"; return; }
 	for flags in '-model mlp -batch 64' '-model mlp -batch 256' '-model cnn -batch 64' '-model convnet -batch 64'; do
 		command -v nvidia-smi >/dev/null || [ "$flags" != '-model convnet -batch 64' ] || continue # takes minutes without a GPU
 		echo "# go run ./examples/mnist $flags -epochs 3" >>"$out/mnist.log"

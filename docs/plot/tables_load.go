@@ -51,7 +51,7 @@ func loadWorkers(q *query) *table {
 // loadPeers sets the best of either side beside each other, whatever the number of workers.
 func loadPeers(q *query) *table {
 	t := &table{title: "MNIST to the device, the best number of workers", header: []string{"batch",
-		"uint8", "PyTorch, a batch a call", "PyTorch, a sample a call", "float32", "PyTorch, a batch a call "},
+		"uint8", "PyTorch uint8, a batch a call", "PyTorch uint8, a sample a call", "float32", "PyTorch float32, a batch a call"},
 		chart: &chart{ylabel: "million samples a second", bars: true}}
 	names := []string{"uint8", "PyTorch, uint8, a batch a call", "PyTorch, uint8, a sample a call", "float32", "PyTorch, float32, a batch a call"}
 	for _, n := range names {
@@ -87,23 +87,19 @@ func loadPeers(q *query) *table {
 
 func loadHost(q *query) *table {
 	t := &table{title: "The loader beside a loop that gathers by hand, on the host, samples a second",
-		header: []string{"batch", "data in memory", "a loop by hand", "loader, 1 worker", "of the loop", "loader, best"}}
-	for _, kind := range []struct{ name, gather, loader, gatherParams, loaderParams, beside, besideParams string }{
-		{"uint8, normalised on the way", "pin.GatherLoop", "pin.Loader", "", "dest=host", "pin.BesideGather", "/read=sample"},
-		{"float32", "dataloader.Loader", "dataloader.Loader", "mode=gather", "mode=loader", "dataloader.BesideGather", ""},
+		header: []string{"batch", "data in memory", "a loop by hand", "loader, 1 worker", "loader, best"}}
+	for _, kind := range []struct{ name, gather, loader, gatherParams, loaderParams string }{
+		{"uint8, normalised on the way", "pin.GatherLoop", "pin.Loader", "", "dest=host"},
+		{"float32", "dataloader.Loader", "dataloader.Loader", "mode=gather", "mode=loader"},
 	} {
 		for _, batch := range q.values(kind.loader, kind.loaderParams, "batch") {
 			loop := q.get(kind.gather, "batch="+batch+"/"+kind.gatherParams, samplesS)
 			one := q.get(kind.loader, "batch="+batch+"/"+kind.loaderParams+"/workers=1", samplesS)
-			share := one.over(loop)
-			if beside := q.get(kind.beside, "batch="+batch+kind.besideParams, "x-gather").inverse(); beside.ok {
-				share = beside // both in turn, which is more exact
-			}
 			best, workers := q.best(kind.loader, "batch="+batch+"/"+kind.loaderParams, "workers", samplesS)
 			if workers == "0" {
 				workers = "auto"
 			}
-			t.rows = append(t.rows, []string{batch, kind.name, rate(loop), rate(one), percent(share), at(rate(best), workers, "")})
+			t.rows = append(t.rows, []string{batch, kind.name, rate(loop), rate(one), at(rate(best), workers, "")})
 		}
 	}
 	return t.compact(2)
@@ -113,15 +109,15 @@ func loadHost(q *query) *table {
 func loadGather(q *query) *table {
 	t := &table{title: "The loader with one worker beside a loop that gathers by hand, on the host, in turn, samples a second",
 		header: []string{"batch", "data in memory", "a loop by hand", "loader, 1 worker", "of the loop"}}
+	if len(q.values("pin.BesideGather", "", "batch")) == 0 {
+		return nil // a run of before there was one
+	}
 	for _, kind := range []struct{ name, bench, params string }{
 		{"uint8, normalised by `Read`", "pin.BesideGather", "read=sample"},
 		{"uint8, normalised by `ReadBatch`", "pin.BesideGather", "read=batch"},
 		{"uint8, normalised by a `Map` over tensors", "pin.BesideGather", "read=map"},
 		{"float32", "dataloader.BesideGather", ""},
 	} {
-		if len(q.values("pin.BesideGather", "", "batch")) == 0 {
-			return nil // a run of before there was one
-		}
 		for _, batch := range q.values(kind.bench, kind.params, "batch") {
 			params := "batch=" + batch + "/" + kind.params
 			loader, times := q.get(kind.bench, params, samplesS), q.get(kind.bench, params, "x-gather")
@@ -179,7 +175,7 @@ func tuning(q *query) *table {
 	t := &table{title: "What the loader finds by itself, samples a second", header: []string{"load"}}
 	workers := workersOf(q, bench, "")
 	for _, w := range workers {
-		t.header = append(t.header, strings.Replace(w+" workers", "1 workers", "1 worker", 1))
+		t.header = append(t.header, w+" workers")
 	}
 	t.header = append(t.header, "found by itself", "of the best")
 	for _, load := range q.values(bench, "", "load") {

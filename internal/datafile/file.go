@@ -108,7 +108,8 @@ var first = []int{0} // the row that ReadAt reads
 // ReadRows fills dst with rows of size bytes, one after another: those numbered rows, where row 0 begins at
 // off and the others follow without gaps. It returns how many bytes it read, fewer only with an error:
 // [ErrTruncated] if the file is shorter than when it was opened, [fs.ErrClosed] if it is closed. by knows how such rows
-// are best copied out of the mapping; it may be nil.
+// are best copied out of the mapping; it may be nil. dst has room for all, and the caller has checked that the file had such rows
+// when it was opened: ReadRows panics where it had not.
 func (f *File) ReadRows(dst []byte, off int64, size int, rows []int, by *gather.Rows) (int, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

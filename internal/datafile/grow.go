@@ -10,8 +10,8 @@ import (
 // firstChunk is how many bytes ReadGrowing allocates before any has been seen.
 const firstChunk = 1 << 20
 
-// ReadGrowing reads n bytes. Memory grows with what arrives, to twice of it at most, so that a damaged n costs
-// nothing. If r ends before, it returns what there was, and [io.ErrUnexpectedEOF].
+// ReadGrowing reads n bytes. Memory grows with what arrives, to twice of it at most, so that a damaged n, 0 or
+// more, costs nothing. If r ends before, it returns what there was, and [io.ErrUnexpectedEOF].
 func ReadGrowing(r io.Reader, n int64) ([]byte, error) {
 	data := make([]byte, min(n, firstChunk))
 	for have := 0; ; {

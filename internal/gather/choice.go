@@ -19,7 +19,7 @@ type choice struct {
 const (
 	trials = 16   // calls of each way in a round
 	period = 8192 // calls from a round to the next
-	chance = 16   // a difference of one in so many calls is chance
+	chance = 16   // another way has to be cheaper by more than one part in so many
 )
 
 // next returns the way to take for a call, and whether its cost is to be noted.
@@ -34,7 +34,7 @@ func (c *choice) next() (way int, measured bool) {
 	return int(c.best.Load()), false
 }
 
-// note says what a call cost.
+// note says what a call cost: the time of a row, in 1/1024 ns, so that calls of different lengths compare.
 func (c *choice) note(way int, cost int64) {
 	cost++
 	for {

@@ -48,13 +48,15 @@ const (
 type Rows struct{ choice choice }
 
 // Copy fills dst with rows of src, one after another: those numbered indices, where row i is the size bytes from i*size
-// on. It panics if a row lies outside of src, or dst has no room for all.
+// on. The caller has checked that src has such rows. Copy panics if one lies outside all the same, unless i*size overflows, and
+// if dst has no room for all.
 func (r *Rows) Copy(dst, src []byte, indices []int, size int) {
 	r.copy(dst, src, indices, size, false)
 }
 
-// CopyPast is Copy for what a device reads next: past the caches, where rows are lines of them. What is left in the caches
-// of the cores that wrote it such a device has at half the speed, see package nontemporal.
+// CopyPast is Copy with non-temporal stores, for memory that a device reads next: lines that are in the caches of the cores that
+// wrote them it reads at half the speed, see package nontemporal. Only rows of whole cache lines are stored so, from 1
+// KiB on.
 func (r *Rows) CopyPast(dst, src []byte, indices []int, size int) {
 	past := size >= large && size%line == 0
 	r.copy(dst, src, indices, size, past)

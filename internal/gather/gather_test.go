@@ -55,7 +55,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// The last row of an array ends where the memory may: nothing behind it is touched. A row that isn't there panics.
+// A row that isn't there panics, whatever the way.
 func TestCopyOutside(t *testing.T) {
 	for way, name := range names {
 		for _, i := range []int{-1, 4, 1 << 40, -1 << 40} {

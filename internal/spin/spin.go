@@ -9,7 +9,7 @@ import "runtime"
 // Until asks until it is told true, for so many rounds of some 300 to 900 ns, and reports whether it was. It lets other
 // goroutines run after every yield-th round, and before the first such one after rounds 1, 2, 4 and so on: whoever is waited for
 // may have been put into this thread's queue. Where there is an idle thread to take over that costs as much as several
-// rounds, so it is to be done now and then only, unless others need the core.
+// rounds, so it is to be done now and then only, unless others need the core. yield is 1 at least.
 //
 // It is bounded by rounds, not by time, of which none passes for a goroutine that spins in a testing/synctest bubble.
 func Until(rounds, yield int, done func() bool) bool {

@@ -166,26 +166,26 @@ func (p *pool) get() (*handle, error) {
 // put takes a decompressor back.
 func (p *pool) put(h *handle) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		p.destroy(h)
-		return
+	over := p.closed
+	if over {
+		p.made--
+	} else {
+		p.idle = append(p.idle, h)
 	}
-	p.idle = append(p.idle, h)
+	p.mu.Unlock()
+	if over {
+		h.destroy()
+	}
 }
 
 // close destroys what is idle; what is not is destroyed when it is put back.
 func (p *pool) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = true
-	for _, h := range p.idle {
-		p.destroy(h)
+	idle := p.idle
+	p.idle, p.made = nil, p.made-len(idle)
+	p.mu.Unlock()
+	for _, h := range idle {
+		h.destroy()
 	}
-	p.idle = nil
-}
-
-func (p *pool) destroy(h *handle) {
-	h.destroy()
-	p.made--
 }

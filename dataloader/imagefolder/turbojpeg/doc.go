@@ -12,7 +12,8 @@
 // libturbojpeg0 or libturbojpeg, Fedora in turbojpeg, Homebrew in jpeg-turbo.
 //
 // Images that it does not decode without a complaint, and those of four colours (CMYK), are decoded by image/jpeg: whether a
-// file is damaged, and what is wrong with it, is the same as without this package.
+// file is damaged is the same as without this package. It may decode files that image/jpeg does not support, such as arithmetic-coded
+// ones.
 //
 // # Ownership
 //

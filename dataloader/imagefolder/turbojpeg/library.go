@@ -31,7 +31,7 @@ const (
 
 	accurate    = 4096  // TJFLAG_ACCURATEDCT, as Pillow
 	stop        = 8192  // TJFLAG_STOPONWARNING
-	limitScans  = 32768 // TJFLAG_LIMITSCANS: a small file can have many, each of the time of a whole image
+	limitScans  = 32768 // TJFLAG_LIMITSCANS: files of more than 500 scans are left to image/jpeg
 	decodeFlags = accurate | stop | limitScans
 )
 
