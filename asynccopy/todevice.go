@@ -110,7 +110,7 @@ func (s *Stream) upload(x *Tensor, t *tensor.Dense, layout strided.Layout, waits
 		defer a.end()
 		return s.copyIn(a, unsafe.Pointer(unsafe.SliceData(t.Raw)), n, hold)
 	}
-	e, err := s.gatherIn(a, &held{layout, hold, s.dev.cuda && pastFrom <= n && n <= pastTo}, n, int(t.Dtype().Size()), waits)
+	e, err := s.gatherIn(a, &held{layout, hold, s.dev.cuda && nonTemporalFrom <= n && n <= nonTemporalTo}, n, int(t.Dtype().Size()), waits)
 	runtime.KeepAlive(t)
 	return e, err
 }
@@ -125,17 +125,17 @@ type source interface {
 type held struct {
 	strided.Layout
 	pintensor.Hold
-	past bool // chunks are written past the caches
+	nonTemporal bool // chunks are written past the caches
 }
 
 // Copies to a GPU of these sizes have their chunks written past the caches: 16 MiB arrive at 33 GB/s instead of 22. With less
 // there is too little in a cache to hold the GPU up, with more the host's memory becomes the limit: 256 MiB would arrive
 // at 44 GB/s instead of 46. (The software device reads the chunks on the host, where they had better be in a cache.)
-const pastFrom, pastTo = 16 << 10, 64 << 20
+const nonTemporalFrom, nonTemporalTo = 16 << 10, 64 << 20
 
 func (h *held) Gather(dst []byte, off int) {
-	if h.past {
-		h.GatherPast(dst, off)
+	if h.nonTemporal {
+		h.GatherNonTemporal(dst, off)
 	} else {
 		h.Layout.Gather(dst, off)
 	}

@@ -191,10 +191,10 @@ func (l *layout) batchShape(i, n int) tensor.Shape {
 
 // funcDataset is a Dataset made of a function.
 type funcDataset struct {
-	n      int
-	fields []Field
-	read   func(ctx context.Context, i int, row Row) error
-	whole  bool // it writes whole rows
+	n         int
+	fields    []Field
+	read      func(ctx context.Context, i int, row Row) error
+	writesAll bool // it writes whole rows
 }
 
 // FromFunc returns a Dataset of n samples that read reads, as [Dataset.Read] says. Bad arguments are
@@ -207,7 +207,7 @@ func (d *funcDataset) Len() int        { return d.n }
 func (d *funcDataset) Fields() []Field { return d.fields }
 func (d *funcDataset) String() string  { return fmt.Sprintf("FromFunc(%d)", d.n) }
 
-func (d *funcDataset) overwrites() bool { return d.whole }
-func (d *funcDataset) claims() bool     { return d.whole }
+func (d *funcDataset) overwrites() bool { return d.writesAll }
+func (d *funcDataset) claims() bool     { return d.writesAll }
 
 func (d *funcDataset) Read(ctx context.Context, i int, row Row) error { return d.read(ctx, i, row) }

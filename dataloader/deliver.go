@@ -18,7 +18,7 @@ import (
 
 // delivery is what is ready for the loop.
 type delivery struct {
-	ring   []berth     // by place; of no elements where there is no order
+	ring   []ringSlot  // by place; of no elements where there is no order
 	asleep atomic.Bool // the loop waits for wake
 	wake   chan struct{}
 
@@ -27,8 +27,8 @@ type delivery struct {
 	queued  atomic.Int64 // slots in queue
 }
 
-// berth is where a slot lies that is ready.
-type berth struct {
+// ringSlot is where a slot lies that is ready.
+type ringSlot struct {
 	slot atomic.Pointer[slot]
 	_    line
 }
@@ -36,7 +36,7 @@ type berth struct {
 func (d *delivery) init(tokens int, unordered bool) {
 	d.wake = make(chan struct{}, 1)
 	if !unordered {
-		d.ring = make([]berth, tokens)
+		d.ring = make([]ringSlot, tokens)
 	}
 }
 
@@ -101,29 +101,29 @@ func (r *run) receive(ctx context.Context, place int) (*slot, error) {
 	began := time.Since(r.began) // cheaper than time.Now
 	defer func() {
 		took := time.Since(r.began) - began
-		r.usual += (min(took, 2*briefly) - r.usual) / 8 // bounded: the loop is not to sleep after one slow sample
+		r.averageWait += (min(took, 2*maxSpinWait) - r.averageWait) / 8 // bounded: the loop is not to sleep after one slow sample
 		r.l.waited.Add(int64(took))
 	}()
 	if r.l.spanned() {
 		defer r.l.span(ctx, spanWait)()
 	}
 	var s *slot
-	rounds, yield := r.patience()
+	rounds, yield := r.spinBudget()
 	if r.spinners > 0 && spin.Until(rounds, yield, func() bool { s = r.poll(place, r.leg.end); return s != nil }) {
 		return r.received(ctx, s)
 	}
 	return r.wait(ctx, place)
 }
 
-// briefly is how long a wait usually takes, at most, for the loop not to sleep through it. Waking it takes a worker some
+// maxSpinWait is how long a wait usually takes, at most, for the loop not to sleep through it. Waking it takes a worker some
 // 10 µs: of a batch of 40 µs that is a fifth, of 400 µs a fortieth (BenchmarkBesideGather).
-const briefly = 500 * time.Microsecond
+const maxSpinWait = 500 * time.Microsecond
 
-// patience is for how many rounds the loop is to spin before it sleeps, and how often it is to let others run meanwhile.
+// spinBudget is for how many rounds the loop is to spin before it sleeps, and how often it is to let others run meanwhile.
 // Where workers could use its core the rounds are few. Where there is a core to spare it looks almost all the time:
 // the sooner it gives a batch back, the more of that is still in the cache of the worker that fills it next.
-func (r *run) patience() (rounds, yield int) {
-	if r.usual < briefly && int(r.l.hands.Load()) < r.cores {
+func (r *run) spinBudget() (rounds, yield int) {
+	if r.averageWait < maxSpinWait && int(r.l.hands.Load()) < r.cores {
 		return longSpin, shortSpin
 	}
 	return shortSpin, 1

@@ -9,20 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// given is what the loop has given back since a worker looked, and what it has to know for that.
-type given struct {
+// returnStack is what the loop has given back since a worker looked, and what it has to know for that.
+type returnStack struct {
 	top atomic.Pointer[slot] // the last one; each knows the one before it
 	_   line
 
-	waiting atomic.Int32 // workers that wait for something to do
-	looking atomic.Int32 // workers that look at news again and again, before they wait
-	more    atomic.Bool  // there are more slots than there are to be: whoever gives one back has to look
-	resting atomic.Bool  // the loop ends when it gives its batch back
-	_       line
+	waiting  atomic.Int32 // workers that wait for something to do
+	spinning atomic.Int32 // workers that look at news again and again, before they wait
+	more     atomic.Bool  // there are more slots than there are to be: whoever gives one back has to look
+	resting  atomic.Bool  // the loop ends when it gives its batch back
+	_        line
 }
 
-// give puts a slot onto the stack.
-func (g *given) give(s *slot) {
+// push puts a slot onto the stack.
+func (g *returnStack) push(s *slot) {
 	for {
 		top := g.top.Load()
 		s.below = top
@@ -32,12 +32,12 @@ func (g *given) give(s *slot) {
 	}
 }
 
-// gave reports whether something is on the stack.
-func (g *given) gave() bool { return g.top.Load() != nil }
+// pending reports whether something is on the stack.
+func (g *returnStack) pending() bool { return g.top.Load() != nil }
 
-// accept takes what was given back, with a token for each. The lock is held.
-func (b *board) accept() {
-	if b.closed || !b.gave() { // of a run that is over the slots are elsewhere
+// drain takes what was given back, with a token for each. The lock is held.
+func (b *board) drain() {
+	if b.closed || !b.pending() { // of a run that is over the slots are elsewhere
 		return
 	}
 	from := len(b.idle)
@@ -65,8 +65,8 @@ func (r *run) release(s *slot, byLoop bool) error {
 		}
 		return err
 	}
-	alive, err := s.giveBack(&r.given, byLoop)
-	if !alive || r.waiting.Load() == 0 || r.looking.Load() > 0 {
+	alive, err := s.giveBack(&r.returnStack, byLoop)
+	if !alive || r.waiting.Load() == 0 || r.spinning.Load() > 0 {
 		return err // whoever is about to wait looks at the stack once more, and who looks does too
 	}
 	r.mu.Lock()
@@ -78,7 +78,7 @@ func (r *run) release(s *slot, byLoop bool) error {
 
 func (r *run) returnWithCare(s *slot, byLoop bool) {
 	r.mu.Lock()
-	r.accept()
+	r.drain()
 	rests := byLoop && r.resting.Load()
 	if rests {
 		r.looping = false
@@ -94,7 +94,7 @@ func (r *run) returnWithCare(s *slot, byLoop bool) {
 	r.more.Store(len(r.slots) > r.most)
 	r.tokens++
 	r.news.Add(1)
-	wake := r.waiting.Load() > 0 && r.looking.Load() == 0
+	wake := r.waiting.Load() > 0 && r.spinning.Load() == 0
 	r.mu.Unlock()
 	switch {
 	case rests:

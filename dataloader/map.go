@@ -31,10 +31,10 @@ func Map(ds Dataset, fields []Field, fn func(ctx context.Context, i int, in, out
 
 type mapped struct {
 	part
-	fields []Field
-	fn     func(ctx context.Context, i int, in, out Row) error
-	fills  bool      // fn writes all of out
-	pool   sync.Pool // of shadows with memory of their own
+	fields    []Field
+	fn        func(ctx context.Context, i int, in, out Row) error
+	writesAll bool      // fn writes all of out
+	pool      sync.Pool // of shadows with memory of their own
 }
 
 func (m *mapped) Fields() []Field { return m.fields }
@@ -71,7 +71,7 @@ func (m *mapped) ReadBatch(ctx context.Context, indices []int, rows Rows) error 
 // apply calls fn with out zeroed: here, where the row is about to be written, rather than by the Loader all rows of a batch,
 // of which the first have left the caches when the last are cleared.
 func (m *mapped) apply(ctx context.Context, i int, in, out Row) error {
-	if !m.fills {
+	if !m.writesAll {
 		out.b.zero(out.k, out.k+1)
 	}
 	if err := m.fn(ctx, i, in, out); err != nil {
@@ -102,7 +102,7 @@ func (m *mapped) borrow(rows Rows) *buffer {
 
 func (m *mapped) batches() bool    { return m.reader != nil }
 func (m *mapped) overwrites() bool { return true } // or apply does
-func (m *mapped) claims() bool     { return m.fills }
+func (m *mapped) claims() bool     { return m.writesAll }
 func (m *mapped) String() string   { return "Map(" + describeSet(m.Dataset) + ")" }
 
 // MapInPlace returns ds with each sample changed by fn, in its row of the batch: normalised, flipped. The fields are those

@@ -25,7 +25,7 @@ func Overwriting(ds Dataset) (Dataset, error) {
 	case *funcDataset:
 		return &funcDataset{ds.n, ds.fields, ds.read, true}, nil
 	case *mapped:
-		return &mapped{part: ds.part, fields: ds.fields, fn: ds.fn, fills: true}, nil
+		return &mapped{part: ds.part, fields: ds.fields, fn: ds.fn, writesAll: true}, nil
 	}
 	p.proof = nil // that of what uses this
 	return &overwriting{p}, nil

@@ -23,7 +23,7 @@ func (l *Loader) take() *slot {
 		return s
 	}
 	l.owned++
-	return &slot{l: l, buffer: buffer{layout: l.layout, seed: l.cfg.Seed, past: l.cfg.Stream != nil && l.cfg.Stream.Device().IsCUDA()}}
+	return &slot{l: l, buffer: buffer{layout: l.layout, seed: l.cfg.Seed, nonTemporal: l.cfg.Stream != nil && l.cfg.Stream.Device().IsCUDA()}}
 }
 
 // put takes a slot that nobody uses any more, and gives its memory back where the Loader has no use for

@@ -14,16 +14,16 @@ import (
 // another.
 type buffer struct {
 	*layout
-	mem     [][]byte   // by field; a multiple of rowBytes long
-	ragged  [][][]byte // samples by field and row, where a field is ragged
-	indices []int      // the sample in each row
-	seed    uint64
-	past    bool // a GPU reads it next, and copies had better be written past the caches
-	epoch   int
-	turn    uint64                    // changes each time the buffer is filled anew
-	rands   atomic.Pointer[[]rowRand] // by row, made when first asked for
-	items   any                       // of a stream, []item[T] by row
-	meta    atomic.Pointer[[]any]     // attached to samples, by row; made when the first is
+	mem         [][]byte   // by field; a multiple of rowBytes long
+	ragged      [][][]byte // samples by field and row, where a field is ragged
+	indices     []int      // the sample in each row
+	seed        uint64
+	nonTemporal bool // a GPU reads it next, and copies had better be written past the caches
+	epoch       int
+	turn        uint64                    // changes each time the buffer is filled anew
+	rands       atomic.Pointer[[]rowRand] // by row, made when first asked for
+	items       any                       // of a stream, []item[T] by row
+	meta        atomic.Pointer[[]any]     // attached to samples, by row; made when the first is
 
 	// origin are the rows of another buffer that this one's stand for, if it does: a set inside another
 	// writes here, and has the generators of the sample that is made of it.

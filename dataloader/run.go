@@ -38,16 +38,16 @@ type run struct {
 	_ line
 
 	// Of the loop's goroutine.
-	current *Batch
-	taken   int     // places of the leg that the loop has consumed
-	seen    int     // samples of them, those included that were
-	skipped int     // left out
-	block   []Batch // not used yet
-	timer   *time.Timer
-	usual   time.Duration // of a wait for a batch, lately
-	entered time.Time
-	spent   time.Duration // in loops before this one
-	detach  func() bool   // takes the run away from the loop's context, and returns whether it was not done
+	current     *Batch
+	taken       int     // places of the leg that the loop has consumed
+	seen        int     // samples of them, those included that were
+	skipped     int     // left out
+	block       []Batch // not used yet
+	timer       *time.Timer
+	averageWait time.Duration // of a wait for a batch, lately
+	entered     time.Time
+	spent       time.Duration // in loops before this one
+	detach      func() bool   // takes the run away from the loop's context, and returns whether it was not done
 
 	streaming streaming
 }

@@ -19,7 +19,7 @@ import (
 
 // board is what there is to do in a run, and who waits for it.
 type board struct {
-	given
+	returnStack
 
 	mu      sync.Mutex
 	work    sync.Cond     // there may be something to do for a worker
@@ -39,7 +39,7 @@ type board struct {
 	wanted int // of the crew: the first so many
 
 	cores    int
-	spinners int // workers that may be looking
+	spinners int // workers that may spin
 
 	idle   []*slot // that wait to be filled, in the order in which they were let go
 	shared []task  // batches that were begun, of which parts are left to fill
@@ -55,7 +55,7 @@ type task struct {
 	leg     *leg // where the batch is that is to be begun, nil if it has been
 	place   int
 	sharers int  // workers that are to fill it together; 0: as few as may be
-	whole   bool // there is one worker
+	alone   bool // there is one worker
 
 	expand bool // get one slot more, with memory, for the token that was taken
 }
@@ -76,7 +76,7 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 	looked := false
 	for {
 		if len(r.idle) == 0 || !r.mayBegin() || r.l.keepsWarm {
-			r.accept() // not at each batch: the line of memory would go from core to core twice
+			r.drain() // not at each batch: the line of memory would go from core to core twice
 		}
 		switch {
 		case r.closed:
@@ -102,13 +102,13 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 		case !r.looping:
 			r.dismiss(w)
 			return t, false
-		case !looked && int(r.looking.Load()) < r.spinners:
+		case !looked && int(r.spinning.Load()) < r.spinners:
 			looked = true
-			r.look()
+			r.spin()
 		default:
 			began := time.Since(r.began)
 			r.waiting.Add(1)
-			if !r.gave() { // only now does the loop know of the wait
+			if !r.pending() { // only now does the loop know of the wait
 				r.work.Wait()
 			}
 			r.waiting.Add(-1)
@@ -155,22 +155,22 @@ func (r *run) expand() {
 // mayBegin reports whether there is a batch to begin, and a token for it.
 func (b *board) mayBegin() bool { return b.tokens > b.reserved() && b.place < b.horizon() }
 
-// passOn wakes another worker if there is more to do. Whoever made it did not if a worker was looking, which may
+// passOn wakes another worker if there is more to do. Whoever made it did not if a worker was spinning, which may
 // have been busy with the first of several things since.
 func (b *board) passOn() {
-	if b.waiting.Load() > 0 && b.looking.Load() == 0 && (len(b.shared) > 0 || b.mayBegin()) {
+	if b.waiting.Load() > 0 && b.spinning.Load() == 0 && (len(b.shared) > 0 || b.mayBegin()) {
 		b.work.Signal()
 	}
 }
 
-// look waits for news for a moment, without the lock and without sleeping.
-func (b *board) look() {
-	b.looking.Add(1)
+// spin waits for news for a moment, without the lock and without sleeping.
+func (b *board) spin() {
+	b.spinning.Add(1)
 	seen := b.news.Load()
 	b.mu.Unlock()
-	spin.Until(shortSpin, 1, func() bool { return b.gave() || b.news.Load() != seen })
+	spin.Until(shortSpin, 1, func() bool { return b.pending() || b.news.Load() != seen })
 	b.mu.Lock()
-	b.looking.Add(-1)
+	b.spinning.Add(-1)
 }
 
 // shortSpin is some 20 µs of spinning, longSpin some 500.
@@ -207,7 +207,7 @@ func (b *board) horizon() int {
 
 // take takes a token, the next place, and an idle slot if there is one.
 func (r *run) take() task {
-	t := task{s: r.takeIdle(), leg: r.leg, place: r.place, whole: r.wanted == 1}
+	t := task{s: r.takeIdle(), leg: r.leg, place: r.place, alone: r.wanted == 1}
 	if r.most-1 < r.wanted { // fewer batches at a time than workers
 		t.sharers = r.wanted
 	}
@@ -255,7 +255,7 @@ func (r *run) share(t task, parts int) {
 	r.mu.Lock()
 	r.shared = append(r.shared, t)
 	r.news.Add(1)
-	wake := min(int(r.waiting.Load()), parts-int(r.looking.Load()))
+	wake := min(int(r.waiting.Load()), parts-int(r.spinning.Load()))
 	r.mu.Unlock()
 	for range wake {
 		r.work.Signal()
@@ -304,7 +304,7 @@ func (r *run) setCrew(n int) {
 
 func (r *run) setDepth(n int) {
 	r.mu.Lock()
-	r.accept()
+	r.drain()
 	most := min(n+1, r.l.most())
 	r.tokens += most - r.most
 	r.most = most

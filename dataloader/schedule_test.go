@@ -25,10 +25,10 @@ func TestWorkIsPassedOn(t *testing.T) {
 		}
 		synctest.Wait()
 		r.mu.Lock()
-		if r.waiting.Load() != 2 || r.looking.Load() != 0 {
-			t.Errorf("%d workers wait and %d look, want 2 and none", r.waiting.Load(), r.looking.Load())
+		if r.waiting.Load() != 2 || r.spinning.Load() != 0 {
+			t.Errorf("%d workers wait and %d look, want 2 and none", r.waiting.Load(), r.spinning.Load())
 		}
-		r.looking.Store(1)
+		r.spinning.Store(1)
 		r.mu.Unlock()
 		r.returnKept()
 		r.returnKept()
@@ -37,7 +37,7 @@ func TestWorkIsPassedOn(t *testing.T) {
 			t.Error("a worker was woken though another was looking")
 		}
 		r.mu.Lock()
-		r.looking.Store(0)
+		r.spinning.Store(0)
 		r.mu.Unlock()
 		if first, ok := r.pick(r.crew[0]); !ok || first.place != 0 {
 			t.Errorf("%+v, %v", first, ok)
@@ -118,9 +118,9 @@ func TestPatience(t *testing.T) {
 		usual time.Duration
 		cores int
 		want  int
-	}{{0, 3, longSpin}, {briefly - 1, 3, longSpin}, {briefly, 3, shortSpin}, {0, 2, shortSpin}, {time.Second, 2, shortSpin}} {
-		r.usual, r.cores = c.usual, c.cores
-		if got, yield := r.patience(); got != c.want || (yield == 1) != (c.want == shortSpin) {
+	}{{0, 3, longSpin}, {maxSpinWait - 1, 3, longSpin}, {maxSpinWait, 3, shortSpin}, {0, 2, shortSpin}, {time.Second, 2, shortSpin}} {
+		r.averageWait, r.cores = c.usual, c.cores
+		if got, yield := r.spinBudget(); got != c.want || (yield == 1) != (c.want == shortSpin) {
 			t.Errorf("waits of %v, 2 workers on %d cores: %d rounds, others run after each %d, want %d rounds", c.usual, c.cores, got, yield, c.want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestUsualWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if usual := l.run.usual; b.Index == 0 && usual >= briefly || b.Index == 39 && (usual < briefly || usual > time.Millisecond) {
+			if usual := l.run.averageWait; b.Index == 0 && usual >= maxSpinWait || b.Index == 39 && (usual < maxSpinWait || usual > time.Millisecond) {
 				t.Errorf("batch %d: usually %v", b.Index, usual)
 			}
 		}
@@ -153,8 +153,8 @@ func TestUsualWait(t *testing.T) {
 		})
 		l = newLoader(t, once, Config{BatchSize: 1, Workers: 1, SingleEpoch: true, Pin: e})
 		for b, err := range l.Batches(t.Context()) {
-			if err != nil || l.run.usual >= briefly {
-				t.Errorf("batch %v: usually %v, %v: one slow sample is not usual", b, l.run.usual, err)
+			if err != nil || l.run.averageWait >= maxSpinWait {
+				t.Errorf("batch %v: usually %v, %v: one slow sample is not usual", b, l.run.averageWait, err)
 			}
 		}
 	})

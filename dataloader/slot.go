@@ -162,7 +162,7 @@ func (s *slot) hold(r *run) bool {
 // giveBack takes the loop, or a worker, out of the slot, and puts it onto a stack of the run if there is one: in the same step,
 // as a slot that nobody is in may be another run's a moment later. It returns false if the run is over. The slot is in the
 // pool then, if nobody else is in it.
-func (s *slot) giveBack(to *given, byLoop bool) (alive bool, err error) {
+func (s *slot) giveBack(to *returnStack, byLoop bool) (alive bool, err error) {
 	s.mu.Lock()
 	if byLoop {
 		s.held = false
@@ -171,7 +171,7 @@ func (s *slot) giveBack(to *given, byLoop bool) (alive bool, err error) {
 	}
 	alive = !s.dead
 	if alive && to != nil {
-		to.give(s)
+		to.push(s)
 	}
 	put := s.dead && s.active == 0 && !s.held
 	s.mu.Unlock()

@@ -112,8 +112,8 @@ func (d *tensorDataset) ReadBatch(_ context.Context, indices []int, rows Rows) e
 		}
 	}
 	for f, size := range d.size {
-		if rows.b.past {
-			d.gather[f].CopyPast(rows.Bytes(f), d.data[f], indices, size)
+		if rows.b.nonTemporal {
+			d.gather[f].CopyNonTemporal(rows.Bytes(f), d.data[f], indices, size)
 		} else {
 			d.gather[f].Copy(rows.Bytes(f), d.data[f], indices, size)
 		}

@@ -29,12 +29,12 @@ func (w *worker) warmer(s *slot) *slot {
 	if s == h.last {
 		return s
 	}
-	if !r.gave() && !h.wait(r.gave) {
+	if !r.pending() && !h.wait(r.pending) {
 		return s
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.accept()
+	r.drain()
 	if n := len(r.idle); n > 0 {
 		s, r.idle[n-1] = r.idle[n-1], s
 	}

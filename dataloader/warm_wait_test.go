@@ -57,7 +57,7 @@ func TestWarmerTakesTheLastOne(t *testing.T) {
 		t.Error("the slot that was filled last is with the loop, and something else than what there is was taken")
 	}
 	w.warm.pause = 0
-	r.give(last)
+	r.push(last)
 	if got := w.warmer(other); got != last {
 		t.Error("the slot that was filled last is back, and another is taken")
 	}

@@ -75,7 +75,7 @@ func (w *worker) loop(ctx context.Context) {
 func (w *worker) begin(ctx context.Context, t task) {
 	r, s := w.r, t.s
 	w.order = nil
-	if t.whole && r.l.ownOrder {
+	if t.alone && r.l.ownOrder {
 		w.order = w.known.batch(r.l.plan, t.leg, t.leg.numberAt(t.place))
 	}
 	switch {
@@ -138,7 +138,7 @@ func (w *worker) share(ctx context.Context, s *slot, t task) {
 		n = 0
 	}
 	first := task{s: s, turn: s.turn, hi: n}
-	if size := w.r.l.partSize(n, t.sharers); size < n && !t.whole {
+	if size := w.r.l.partSize(n, t.sharers); size < n && !t.alone {
 		first.hi = size
 		s.pending, s.shared = (n+size-1)/size, true // nobody else knows of the slot yet
 		w.r.share(task{s: s, turn: s.turn, lo: size, hi: n, size: size}, s.pending-1)

@@ -70,7 +70,7 @@ func (z *zipped) each(rows Rows, read func(p *part, rows Rows) error) error {
 	for j := range z.parts {
 		p := &z.parts[j]
 		own := shadow(p.layout, &z.pools[j], rows)
-		own.past = rows.b.past
+		own.nonTemporal = rows.b.nonTemporal
 		for f := range p.layout.fields {
 			own.mem[f] = rows.fixed(first + f)
 			if p.layout.wide[f] != nil {

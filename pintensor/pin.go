@@ -70,5 +70,5 @@ func grainOf(layout strided.Layout) grain {
 // gatherParts gathers what is pinned to be read by a device. It is apart from Pin because its layout is on the heap, for
 // the goroutines.
 func gatherParts(most int, dst []byte, layout strided.Layout, elem int, g grain) {
-	share(most, len(dst), elem, g, func(from, to int) { layout.GatherPast(dst[from:to], from) })
+	share(most, len(dst), elem, g, func(from, to int) { layout.GatherNonTemporal(dst[from:to], from) })
 }

@@ -1,8 +1,8 @@
 // Package gather copies scattered rows of memory next to each other, which is what making a batch of shuffled samples is.
 //
 // A processor does not see such a row coming: its own prefetching starts anew with each, and a core that copies one
-// row after the other waits for memory most of the time. But the order is known, so the rows to come are asked for while
-// others are copied. How much is best asked for, if anything, depends on the processor, on the rows' length and on which cache
+// row after the other waits for memory most of the time. But the order is known, so the rows to come are prefetched while
+// others are copied. How much is best prefetched, if anything, depends on the processor, on the rows' length and on which cache
 // they lie in, and is found by measuring the calls themselves, now and again: see choice. What is copied is the same
 // each way.
 package gather
@@ -17,30 +17,30 @@ import (
 
 // The ways to copy.
 const (
-	plain = iota // row by row
-	begin        // asking for the beginning of the next rows: the processor's own prefetching goes on from there
-	whole        // asking for all of the next rows
+	plain        = iota // row by row
+	prefetchHead        // prefetching the beginning of the next rows: the processor's own prefetching goes on from there
+	prefetchRow         // prefetching all of the next rows
 	ways
 )
 
 const (
-	// short is the length of rows below which so many are on their way at the same time anyway that asking costs more than
-	// it saves: with 64 bytes the ways differ by less than a tenth (BenchmarkCopy).
-	short = 256
+	// minRowBytes is the length of rows below which so many are on their way at the same time anyway that prefetching costs more
+	// than it saves: with 64 bytes the ways differ by less than a tenth (BenchmarkCopy).
+	minRowBytes = 256
 
-	// few rows are copied plainly: nothing can be gained with them, and single ones are read by many workers at once,
-	// which would wait for each other's counting.
-	few = 16
+	// minRows is how many rows a call has at least to be prefetched: with fewer nothing can be gained, and single ones are read by
+	// many workers at once, which would wait for each other's counting.
+	minRows = 16
 
-	// beginning is how many bytes of a row begin asks for, and most what whole does.
-	beginning, most = 512, 4 << 10
+	// headBytes is how many bytes of a row prefetchHead is about, and maxPrefetch how many prefetchRow is, at most.
+	headBytes, maxPrefetch = 512, 4 << 10
 
-	// large is the length of rows from which on they are written past the caches, and line what they are a multiple of: a line
-	// that two rows have in common would be written twice.
-	large, line = 1 << 10, 64
+	// nonTemporalBytes is the length of rows from which on they are written past the caches, and cacheLine what they are a multiple
+	// of: a line that two rows have in common would be written twice.
+	nonTemporalBytes, cacheLine = 1 << 10, 64
 
-	// lead is about how many bytes of rows are asked for before they are copied.
-	lead = 8 << 10
+	// prefetchDistance is about how many bytes of rows are prefetched before they are copied.
+	prefetchDistance = 8 << 10
 )
 
 // Rows copies rows of an array. There is one for each array, as what it has measured is about the array's rows. The zero
@@ -54,11 +54,11 @@ func (r *Rows) Copy(dst, src []byte, indices []int, size int) {
 	r.copy(dst, src, indices, size, false)
 }
 
-// CopyPast is Copy with non-temporal stores, for memory that a device reads next: lines that are in the caches of the cores that
+// CopyNonTemporal is Copy with non-temporal stores, for memory that a device reads next: lines that are in the caches of the cores that
 // wrote them it reads at half the speed, see package nontemporal. Only rows of whole cache lines are stored so, from 1
 // KiB on.
-func (r *Rows) CopyPast(dst, src []byte, indices []int, size int) {
-	past := size >= large && size%line == 0
+func (r *Rows) CopyNonTemporal(dst, src []byte, indices []int, size int) {
+	past := size >= nonTemporalBytes && size%cacheLine == 0
 	r.copy(dst, src, indices, size, past)
 	if past {
 		nontemporal.Fence()
@@ -66,7 +66,7 @@ func (r *Rows) CopyPast(dst, src []byte, indices []int, size int) {
 }
 
 func (r *Rows) copy(dst, src []byte, indices []int, size int, past bool) {
-	if !asks || size < short || len(indices) < few {
+	if !canPrefetch || size < minRowBytes || len(indices) < minRows {
 		run(plain, dst, src, indices, size, past)
 		return
 	}
@@ -83,20 +83,20 @@ func (r *Rows) copy(dst, src []byte, indices []int, size int, past bool) {
 var start = time.Now() // to ask for the time since is cheaper than for the time
 
 func run(way int, dst, src []byte, indices []int, size int, past bool) {
-	reach := min(size, most)
+	reach := min(size, maxPrefetch)
 	switch way {
 	case plain:
 		copyRows(dst, src, indices, size, past)
 		return
-	case begin:
-		reach = min(size, beginning)
+	case prefetchHead:
+		reach = min(size, headBytes)
 	}
-	block := max(lead/size, 1)
-	ask(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
+	block := max(prefetchDistance/size, 1)
+	prefetch(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
 	for len(indices) > 0 {
 		now := indices[:min(block, len(indices))]
 		if indices = indices[len(now):]; len(indices) > 0 {
-			ask(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
+			prefetch(unsafe.SliceData(src), size, reach, unsafe.SliceData(indices), min(block, len(indices)))
 		}
 		copyRows(dst, src, now, size, past)
 		dst = dst[len(now)*size:]

@@ -15,7 +15,7 @@ var names = [ways]string{"plain", "begin", "whole"}
 // Whatever the way, what is copied is the rows.
 func TestCopy(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 4, 8, 255, 256, 300, 784, 1024, 3136, 4096, 5000, 40000} {
-		for _, n := range []int{0, 1, few - 1, few, 17, 100} {
+		for _, n := range []int{0, 1, minRows - 1, minRows, 17, 100} {
 			r := rand.New(rand.NewPCG(uint64(size), uint64(n)))
 			const rows = 37
 			src := make([]byte, rows*size)
@@ -48,7 +48,7 @@ func TestCopy(t *testing.T) {
 				a.Copy(got, src, indices, size)
 				check("Copy", got)
 				got = append(make([]byte, n*size), "beyond"...)
-				b.CopyPast(got, src, indices, size)
+				b.CopyNonTemporal(got, src, indices, size)
 				check("CopyPast", got)
 			}
 		}
@@ -65,9 +65,9 @@ func TestCopyOutside(t *testing.T) {
 						t.Errorf("%s: row %d of 4: no panic", name, i)
 					}
 				}()
-				indices := slices.Repeat([]int{3}, few)
-				indices[few-1] = i
-				run(way, make([]byte, few*300), make([]byte, 4*300), indices, 300, false)
+				indices := slices.Repeat([]int{3}, minRows)
+				indices[minRows-1] = i
+				run(way, make([]byte, minRows*300), make([]byte, 4*300), indices, 300, false)
 			}()
 		}
 	}
@@ -123,7 +123,7 @@ func TestConcurrentCopies(t *testing.T) {
 	)
 	for g := range 8 {
 		wg.Go(func() {
-			indices, dst := make([]int, few), make([]byte, few*300)
+			indices, dst := make([]int, minRows), make([]byte, minRows*300)
 			for n := range 2 * period / 8 {
 				for k := range indices {
 					indices[k] = (g + n*k) % 100
@@ -144,7 +144,7 @@ func TestConcurrentCopies(t *testing.T) {
 func TestCopyAllocatesNothing(t *testing.T) {
 	var r Rows
 	src, dst, indices := make([]byte, 100*300), make([]byte, 100*300), make([]int, 100)
-	if n := testing.AllocsPerRun(100, func() { r.Copy(dst, src, indices, 300); r.CopyPast(dst, src, indices[:10], 1024) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { r.Copy(dst, src, indices, 300); r.CopyNonTemporal(dst, src, indices[:10], 1024) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -118,8 +118,8 @@ func (l *Layout) Gather(dst []byte, off int) {
 	l.gather(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(l.raw)), l.elem, off/l.elem, len(dst)/l.elem)
 }
 
-// GatherPast is Gather for what a device reads next: past the caches where the contents are one piece.
-func (l *Layout) GatherPast(dst []byte, off int) {
+// GatherNonTemporal is Gather for what a device reads next: past the caches where the contents are one piece.
+func (l *Layout) GatherNonTemporal(dst []byte, off int) {
 	if len(l.dims) > 0 {
 		l.Gather(dst, off)
 		return

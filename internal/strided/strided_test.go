@@ -120,7 +120,7 @@ func gatherAnyLayout(rt *rapid.T) {
 		rt.Fatalf("shape %v strides %v: got %v, want %v", shape, strides, got, expect)
 	}
 	clear(got)
-	l.GatherPast(got, 0)
+	l.GatherNonTemporal(got, 0)
 	if !bytes.Equal(got, expect) {
 		rt.Fatalf("past the caches, shape %v strides %v: got %v, want %v", shape, strides, got, expect)
 	}

@@ -1,9 +1,9 @@
 #include "textflag.h"
 
-// Into the second-level cache: asked for into the first, lines of memory hold up those that copies wait for.
+// Into the second-level cache: prefetched into the first, lines of memory hold up those that copies wait for.
 
-// func ask(base *byte, size, reach int, indices *int, n int)
-TEXT ·ask(SB), NOSPLIT, $0-40
+// func prefetch(base *byte, size, reach int, indices *int, n int)
+TEXT ·prefetch(SB), NOSPLIT, $0-40
 	MOVD base+0(FP), R0
 	MOVD size+8(FP), R1
 	MOVD reach+16(FP), R2
