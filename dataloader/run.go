@@ -119,10 +119,13 @@ func (l *Loader) partSize(n, sharers int) int {
 	return size
 }
 
-// adopt returns a slot for the run, of the Loader's or a new one, or nil if the run is over.
-func (r *run) adopt() *slot {
+// adopt returns a slot for the run, of the Loader's or a new one, or nil if the run is over. coming says that take has counted on it.
+func (r *run) adopt(coming bool) *slot {
 	s := r.l.take()
 	r.mu.Lock()
+	if coming {
+		r.coming--
+	}
 	over := r.over
 	if !over {
 		s.mu.Lock()

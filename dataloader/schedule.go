@@ -35,6 +35,8 @@ type board struct {
 	tokens int  // left; below 0 when there are to be fewer
 	most   int  // of them
 	base   int  // slots that are simply taken: the run began with so many
+	bare   int  // of those, that have been taken and may be without memory yet
+	coming int  // of those, that are not among the run's yet
 	crew   []*worker
 	wanted int // of the crew: the first so many
 
@@ -90,10 +92,10 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 			r.dismiss(w)
 			r.passOn()
 			return t, false
-		case r.mayBegin() && r.grown():
+		case r.mayBegin() && r.grown() && r.bare == 0:
 			r.tokens--
 			return task{expand: true}, true
-		case r.mayBegin():
+		case r.mayBegin() && !r.grown():
 			t = r.take()
 			r.passOn()
 			return t, true
@@ -121,13 +123,28 @@ func (r *run) pick(w *worker) (t task, ok bool) {
 }
 
 // grown reports whether the next batch would be in one slot more than the run began with. Whether there is memory for that
-// must be known before a place is taken, which the loop will wait for.
-func (r *run) grown() bool { return len(r.idle) == 0 && len(r.slots) >= r.base }
+// must be known before a place is taken, which the loop will wait for; and not before those that the run began with have
+// theirs, whose batches it waits for already.
+func (r *run) grown() bool { return len(r.idle) == 0 && len(r.slots)+r.coming >= r.base }
+
+// furnished notes that one of the slots that are simply taken has memory, or will have none.
+func (r *run) furnished() {
+	r.mu.Lock()
+	r.bare--
+	last := r.bare == 0
+	if last {
+		r.news.Add(1)
+	}
+	r.mu.Unlock()
+	if last {
+		r.work.Broadcast()
+	}
+}
 
 // expand gets a slot with memory. If there is none the token goes, with those that there is no slot for either. To get
 // memory may take seconds, in which the run may end: the worker is in the slot meanwhile.
 func (r *run) expand() {
-	s := r.adopt()
+	s := r.adopt(false)
 	if s == nil || !s.occupy(r) {
 		return
 	}
@@ -213,6 +230,10 @@ func (r *run) take() task {
 	}
 	if t.place >= r.leg.end {
 		t.leg = r.next
+	}
+	if t.s == nil {
+		r.bare++
+		r.coming++
 	}
 	r.tokens--
 	r.place++

@@ -159,3 +159,40 @@ func TestUsualWait(t *testing.T) {
 		}
 	})
 }
+
+// No slot more than the run began with is got before those have their memory: it could be what is missing for them.
+func TestTheFirstSlotsHaveMemoryFirst(t *testing.T) {
+	e := newEngine(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t, counting(10), Config{BatchSize: 1, Workers: 2, Prefetch: 4, Pin: e})
+		r := newRun(t.Context(), l, position{})
+		r.mu.Lock()
+		r.looping, r.spinners, r.base = true, 0, 1
+		first := r.take()
+		r.mu.Unlock()
+		picked := make(chan task, 1)
+		go func() {
+			next, _ := r.pick(r.crew[1])
+			picked <- next
+		}()
+		waits := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			if len(picked) > 0 {
+				t.Errorf("%s: the other worker does %+v", when, <-picked)
+			}
+		}
+		waits("the first slot is to come")
+		s := r.adopt(true)
+		waits("the first slot has no memory")
+		r.furnished()
+		if next := <-picked; !next.expand || first.s != nil {
+			t.Errorf("the first slot has memory: %+v, want one more", next)
+		}
+		if err := r.release(s, true); err != nil {
+			t.Error(err)
+		}
+		r.shut()
+		r.collect()
+	})
+}

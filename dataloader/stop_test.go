@@ -466,7 +466,7 @@ func TestGivenBackInOneStep(t *testing.T) {
 	l := newLoader(t, counting(1), Config{BatchSize: 1, Workers: 1})
 	r := newRun(t.Context(), l, position{})
 	for _, dead := range []bool{false, true} {
-		s := r.adopt()
+		s := r.adopt(false)
 		s.held = true
 		if dead {
 			r.shut()

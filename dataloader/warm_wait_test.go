@@ -48,7 +48,7 @@ func TestWarmerTakesTheLastOne(t *testing.T) {
 	r := newRun(t.Context(), l, position{})
 	defer r.shut()
 	w := r.crew[0]
-	last, other := r.adopt(), r.adopt()
+	last, other := r.adopt(false), r.adopt(false)
 	w.warm.last = last
 	if got := w.warmer(last); got != last {
 		t.Error("the slot that was filled last is there, and another is taken")

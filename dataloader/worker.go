@@ -80,23 +80,35 @@ func (w *worker) begin(ctx context.Context, t task) {
 	}
 	switch {
 	case s == nil:
-		s = r.adopt()
+		s = r.adopt(true)
 	case w.order != nil && r.l.keepsWarm:
 		s = w.warmer(s)
 	}
-	if s == nil || !s.open(r, t.leg, t.place) {
-		return // the run is over
+	bare := t.s == nil
+	if s == nil || !s.open(r, t.leg, t.place) { // the run is over
+		if bare {
+			r.furnished()
+		}
+		return
 	}
 	w.row, w.warm.last = 0, s
 	// Deferred, so that a batch whose preparing panics is delivered all the same, as a failed one.
 	defer w.share(ctx, s, t)
 	ok := false
 	defer w.capture(&ok, s)
-	if err := w.prepare(ctx, s); err != nil {
+	if err := w.furnish(ctx, s, bare); err != nil {
 		s.fault(w.batchFault(s, 0, err))
 		s.indices = s.indices[:0]
 	}
 	ok = true
+}
+
+// furnish prepares a slot, which may be one without memory that somebody waits for, see grown.
+func (w *worker) furnish(ctx context.Context, s *slot, bare bool) error {
+	if bare {
+		defer w.r.furnished()
+	}
+	return w.prepare(ctx, s)
 }
 
 // prepare makes room for the batch and, where a BatchSampler decides, finds its samples.
