@@ -67,6 +67,7 @@ type Overwriter interface {
 	// The first eight calls have to prove it, wherever the set is: an error names the field and the element that Read or
 	// ReadBatch has left as it was, and ends up in the loop whatever Config.OnError says. Where a call leaves what it
 	// may have left, it is made again, with the same Row.Rand; so is the first one with fields of elements of fewer than four bytes.
+	// Config.Timeout bounds both together where the set is inside another.
 	//
 	// A set with a field whose shape differs between samples is given zeroed rows all the same.
 	Overwrites() bool

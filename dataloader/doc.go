@@ -104,7 +104,8 @@
 //
 // A Read that fails is reported in its batch's place, as a [*SampleError], or its sample is left out, see
 // [Config.OnError]; a panic in it is raised again in the loop, as a [*PanicError] with the worker's
-// stack. A loop that goes on after an error gets the next batch. See [Loader.Batches] for errors that end it.
+// stack. A reader says of its errors whether they pass, by a [*RetryError], and that they are no fault of the sample's, by a
+// [*FatalError]. A loop that goes on after an error gets the next batch. See [Loader.Batches] for errors that end it.
 //
 // # Platforms
 //

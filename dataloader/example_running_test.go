@@ -71,6 +71,22 @@ func ExampleRetryError() {
 	// Output: [7] 2 tries more
 }
 
+// What is no fault of a sample's is not skipped with it.
+func ExampleFatalError() {
+	set := dataloader.FromFunc(2, squares(2).Fields(), func(context.Context, int, dataloader.Row) error {
+		return &dataloader.FatalError{Err: errors.New("the decoder is closed")}
+	})
+	loader, err := dataloader.New(set, dataloader.Config{BatchSize: 2, OnError: dataloader.SkipErrors, SingleEpoch: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer loader.Close()
+	for _, err := range loader.Batches(context.Background()) {
+		fmt.Println(err)
+	}
+	// Output: dataloader: epoch 0, batch 0, sample 0: the decoder is closed
+}
+
 // everyOther is a sampler of one's own.
 type everyOther struct{ n, first int }
 

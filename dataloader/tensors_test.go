@@ -1,6 +1,7 @@
 package dataloader
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -153,5 +154,46 @@ func TestTensorsHaveNoOtherRows(t *testing.T) {
 				t.Errorf("sample %d: %v", i, err)
 			}
 		}
+	}
+}
+
+// Rows for a GPU, which are written past the caches, are the same, in sets made of tensors too, and what Map reads for itself is
+// not written so.
+func TestRowsForAGPU(t *testing.T) {
+	numbers, labels := arange(40, 256), arange(40) // rows of 1 KiB, of whole cache lines
+	tensors := must[Dataset](t)(FromTensors(numbers, labels))
+	named := must[Dataset](t)(Rename(tensors, "x", "y"))
+	forGPU := false
+	kept := must[Dataset](t)(Map(named, named.Fields(), func(_ context.Context, _ int, in, out Row) error {
+		forGPU = forGPU || in.b.nonTemporal
+		copy(out.Bytes(0), in.Bytes(0))
+		copy(out.Bytes(1), in.Bytes(1))
+		return nil
+	}))
+	zip := must[Dataset](t)(Zip(must[Dataset](t)(FromTensors(numbers)), must[Dataset](t)(Rename(must[Dataset](t)(FromTensors(labels)), "y"))))
+	for _, set := range []Dataset{tensors, named, kept, zip} {
+		rows, err := MakeRows(set.Fields(), 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.b.nonTemporal = true
+		for first := range 21 {
+			indices := make([]int, 20)
+			for k := range indices {
+				indices[k] = (first + 7*k) % 40
+			}
+			if err := set.(BatchReader).ReadBatch(t.Context(), indices, rows); err != nil {
+				t.Fatal(err)
+			}
+			for k, i := range indices {
+				x, y := Values[float32](rows.Row(k), 0), Values[float32](rows.Row(k), 1)
+				if x[0] != float32(256*i) || x[255] != float32(256*i+255) || y[0] != float32(i) {
+					t.Fatalf("%v: row %d is of sample %v, label %v, want %d", set, k, x[0]/256, y[0], i)
+				}
+			}
+		}
+	}
+	if forGPU {
+		t.Error("what Map reads for itself is written as if for a GPU")
 	}
 }

@@ -5,7 +5,7 @@
 #                                               default. peers is for two GPUs, host for a machine without one
 #
 # OUT gets facts about the machine, a log of Go benchmarks for each part (*.bench), and what PyTorch printed (*.jsonl).
-# `make plots LOGS=OUT` makes documents of it. All of it takes 6 minutes with a GPU. Without a GPU the software device
+# `make plots LOGS=OUT` makes documents of it. All of it takes 7 minutes with a GPU. Without a GPU the software device
 # is measured; without a PyTorch that sees a GPU there is nothing beside it. BENCHTIME (0.2s) is for each benchmark, TIMEOUT (90) in
 # seconds for each step, LIMIT (600) for all; COMMIT says what is measured where there is no git, MNIST_DIR where MNIST's
 # files are if they can't be downloaded.
