@@ -308,7 +308,9 @@ func FuzzNew(f *testing.F) {
 				continue
 			}
 			for _, k := range dataloader.RowsValues[int64](rows, 0) {
-				if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), `""`, `"`), strings.ReplaceAll(words[k], `""`, `"`)) && !strings.ContainsRune(text, utf8Error) {
+				// A field stands there as it is, or, between quotes, with each of its own doubled.
+				file := strings.ReplaceAll(text, "\r\n", "\n")
+				if !strings.Contains(file, words[k]) && !strings.Contains(file, strings.ReplaceAll(words[k], `"`, `""`)) && !strings.ContainsRune(text, utf8Error) {
 					t.Errorf("record %d: category %q is not in the file", i, words[k])
 				}
 			}
